@@ -10,6 +10,45 @@ use endpoints::{McpClient, assert_given_back, await_asked, fill, ok, summarised_
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
+/// The log of an update.
+fn log_of(client: &mut McpClient, updated: &Value) -> String {
+    let uri = format!("logs://{}", updated["job"].as_str().unwrap());
+    let log = client.ask("resources/read", &json!({ "uri": uri }));
+    log["contents"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_call_of_the_source_documents_is_taken() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = McpClient::start(home.path());
+    for number in 0..40 {
+        let user =
+            format!("Question {number}: {}", "how deep is the sill at berth nine? ".repeat(8));
+        let turn = json!({ "key": "conv-26", "user": user, "assistant": "2.35 m by the plan. ".repeat(9) });
+        client.ok("remember", &turn);
+    }
+    let call = json!({ "slug": "conv-26", "strategy": "incremental" });
+    assert_eq!(client.ok("summaries.update", &call)["jobs_failed"], 0);
+    let all = json!({
+        "slug": "conv-26", "strategy": "full", "windowChars": 3000, "minFlushChars": 1000,
+        "overlapChars": 100, "groupChars": 4000, "wiggle": 0.1, "ratioOnly": true,
+        "concurrency": 1, "batchDelayMs": 1, "sealPolicy": "chars", "flushAfterMs": 60000,
+        "wait": true,
+    });
+    let result = client.ok("summaries_update", &all);
+    assert_eq!((&result["jobs_left"], &result["jobs_failed"]), (&json!(0), &json!(0)), "{result}");
+    assert!(result["jobs_by_level"][0].as_u64().unwrap() > 5, "{result}");
+    let log = log_of(&mut client, &result);
+    assert!(log.contains("update begun: full") && log.contains("window_chars=3000"), "{log}");
+    assert!(
+        log.contains("update ended: nodes written: ") && log.contains("dirty ratio 0.00"),
+        "{log}"
+    );
+    let error = client.refused("summaries_update", &json!({ "windowChar": 1 }));
+    assert!(error.contains("windowChar") && error.contains("window_chars"), "{error}");
+    client.end();
+}
+
 #[test]
 fn an_agent_remembers_searches_and_drills_down() {
     let home = tempfile::tempdir().unwrap();
@@ -88,14 +127,9 @@ fn a_long_job_has_an_id_progress_and_a_log() {
         client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
     assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
     assert!(client.notes.iter().all(|note| note["params"]["progressToken"] == 7));
-    let log_of = |client: &mut McpClient, updated: &Value| -> String {
-        let uri = format!("logs://{}", updated["job"].as_str().unwrap());
-        let log = client.ask("resources/read", &json!({ "uri": uri }));
-        log["contents"][0]["text"].as_str().unwrap().to_owned()
-    };
     let log = log_of(&mut client, &updated);
     assert!(
-        log.starts_with(|digit: char| digit.is_ascii_digit()) && log.contains("update planned"),
+        log.starts_with(|digit: char| digit.is_ascii_digit()) && log.contains("update begun"),
         "{log}"
     );
     let planned: u64 = updated["jobs_by_level"][0].as_u64().unwrap();
@@ -143,7 +177,7 @@ fn errors_suggest_the_next_step() {
         json!({ "conversation": "a", "key": "b", "user": "x" }),
         &["either"],
     );
-    check(&mut client, "expand", json!({ "id": "??" }), &["l1-3f9a", "my-chat#42"]);
+    check(&mut client, "expand", json!({ "id": "??" }), &["no conversation is called"]);
     check(&mut client, "expand", json!({ "id": "hello#9" }), &["1 messages"]);
     check(&mut client, "expand", json!({ "id": "l1-0000" }), &["l1-0000", "`search`"]);
     check(&mut client, "context", json!({ "profile": "best" }), &["best", "cut"]);

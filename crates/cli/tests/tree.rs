@@ -389,6 +389,33 @@ fn damage_to_a_tree_is_found_and_repaired() {
 }
 
 #[test]
+fn an_update_logs_its_begin_and_its_end() {
+    let home = Home::demo();
+    for (args, begun) in [
+        (&["update", "tidewatch"][..], "update begun: incremental, 0 jobs queued"),
+        (
+            &["update", "tidewatch", "--strategy", "full", "--windowChars", "4000"],
+            "update begun: full",
+        ),
+    ] {
+        let update = home.json(args);
+        let lines = home.json(&["logs", update[0]["job"].as_str().unwrap(), "--limit", "500"]);
+        let lines = lines.as_array().unwrap();
+        let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
+        assert!(texts[0].starts_with(begun), "{}", texts[0]);
+        let last = texts.last().unwrap();
+        assert!(last.starts_with("update ended: nodes written: "), "{last}");
+        assert!(last.contains("queue depth 0, dirty ratio 0.00"), "{last}");
+        if begun.contains("full") {
+            let nodes = home.nodes("tidewatch");
+            let of_level = |level: u64| nodes.values().filter(|it| it["level"] == level).count();
+            assert!(last.contains(&format!("{} at level 1", of_level(1))), "{last}");
+            assert!(last.contains(&format!("{} at level 2", of_level(2))), "{last}");
+        }
+    }
+}
+
+#[test]
 fn invalid_arguments_are_named() {
     let home = told(1);
     home.refuses(&["show", "l1-ffffffff"], &["l1-ffffffff", "show --tree"]);
@@ -407,8 +434,8 @@ fn invalid_arguments_are_named() {
         &["update", "--full", "--with", "window_chars=10"],
         &["window_chars", "at least 200"],
     );
-    home.misused(&["update", "--level", "0"], &["--level", "a number from 1"]);
-    home.misused(&["update", "--level", "top"], &["--level", "a number from 1"]);
+    home.misused(&["update", "--level", "0"], &["--level", "1 or more"]);
+    home.misused(&["update", "--level", "top"], &["--level", "1 or more"]);
     home.misused(&["update", "--with", "windows=3"], &["windows", "there is no such parameter"]);
     home.misused(&["update", "--with", "length=2"], &["length", "0.5"]);
     let ambiguous = Home::demo();

@@ -114,10 +114,12 @@ pub enum JobEventKind {
     Dead,
     /// A retry was requested.
     Retry,
-    /// An update of the tree was requested.
+    /// An update of the tree began.
     Update,
     /// A model was called directly, not by a job.
     Ask,
+    /// An update of the tree ended.
+    Updated,
 }
 
 impl JobEventKind {
@@ -128,7 +130,7 @@ impl JobEventKind {
     }
 
     /// Every kind of event.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Acquire,
         Self::Release,
         Self::Fail,
@@ -136,6 +138,7 @@ impl JobEventKind {
         Self::Retry,
         Self::Update,
         Self::Ask,
+        Self::Updated,
     ];
 
     /// The name used in every interface.
@@ -149,6 +152,7 @@ impl JobEventKind {
             Self::Retry => "retry",
             Self::Update => "update",
             Self::Ask => "ask",
+            Self::Updated => "updated",
         }
     }
 }

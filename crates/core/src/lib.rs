@@ -44,6 +44,7 @@ mod json;
 mod message;
 mod new_turn;
 mod node;
+mod parameter_names;
 mod parameters;
 mod policy;
 mod question;
@@ -81,6 +82,7 @@ pub use node::{
     Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
     SourceTotals, TextPosition, ToolUse, Window, hash_of_group, hash_of_window,
 };
+pub use parameter_names::{parameter_aliases, snake_case};
 pub use parameters::{Assignment, PARAMETERS};
 pub use policy::{
     GroupPolicy, Policy, Preset, SealPolicy, SummaryLength, SummaryStyle, WindowPolicy,

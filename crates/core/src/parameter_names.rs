@@ -5,7 +5,7 @@ use crate::error::Invalid;
 
 /// How a value is converted to the unit of the parameter.
 #[derive(Clone, Copy)]
-enum Unit {
+enum AliasUnit {
     AsIs,
     /// Milliseconds, to a duration.
     Millis,
@@ -16,30 +16,30 @@ enum Unit {
 }
 
 /// Each other name, the parameter, and the unit of its value.
-const ALIASES: &[(&str, &str, Unit)] = &[
-    ("flush_after_ms", "flush_after", Unit::Millis),
-    ("l1_message_threshold", "messages", Unit::AsIs),
-    ("l1_token_threshold", "tokens", Unit::AsIs),
-    ("l1_time_threshold", "age", Unit::Seconds),
-    ("l1_strategy", "strategy@1", Unit::AsIs),
-    ("l2_strategy", "strategy@2", Unit::AsIs),
-    ("l3_strategy", "strategy@3", Unit::AsIs),
-    ("l1_target_compression_ratio", "length@1", Unit::ShareRemoved),
-    ("l2_target_compression_ratio", "length@2", Unit::ShareRemoved),
-    ("l3_target_compression_ratio", "length@3", Unit::ShareRemoved),
-    ("l2_summary_threshold", "group_children@2", Unit::AsIs),
-    ("l3_summary_threshold", "group_children@3", Unit::AsIs),
-    ("l2_token_threshold", "group_tokens@2", Unit::AsIs),
-    ("l3_token_threshold", "group_tokens@3", Unit::AsIs),
-    ("l2_message_threshold", "group_messages@2", Unit::AsIs),
-    ("l3_message_threshold", "group_messages@3", Unit::AsIs),
-    ("enable_semantic_deduplication", "deduplicate", Unit::AsIs),
-    ("l1_threshold", "chars", Unit::AsIs),
-    ("l1_turns_min", "min_turns", Unit::AsIs),
-    ("l2_threshold", "group_limit", Unit::AsIs),
-    ("l2_summaries_min", "min_children", Unit::AsIs),
-    ("max_turns_before_summarize", "turns", Unit::AsIs),
-    ("max_chars_before_summarize_summaries", "group_chars", Unit::AsIs),
+const ALIASES: &[(&str, &str, AliasUnit)] = &[
+    ("flush_after_ms", "flush_after", AliasUnit::Millis),
+    ("l1_message_threshold", "messages", AliasUnit::AsIs),
+    ("l1_token_threshold", "tokens", AliasUnit::AsIs),
+    ("l1_time_threshold", "age", AliasUnit::Seconds),
+    ("l1_strategy", "strategy@1", AliasUnit::AsIs),
+    ("l2_strategy", "strategy@2", AliasUnit::AsIs),
+    ("l3_strategy", "strategy@3", AliasUnit::AsIs),
+    ("l1_target_compression_ratio", "length@1", AliasUnit::ShareRemoved),
+    ("l2_target_compression_ratio", "length@2", AliasUnit::ShareRemoved),
+    ("l3_target_compression_ratio", "length@3", AliasUnit::ShareRemoved),
+    ("l2_summary_threshold", "group_children@2", AliasUnit::AsIs),
+    ("l3_summary_threshold", "group_children@3", AliasUnit::AsIs),
+    ("l2_token_threshold", "group_tokens@2", AliasUnit::AsIs),
+    ("l3_token_threshold", "group_tokens@3", AliasUnit::AsIs),
+    ("l2_message_threshold", "group_messages@2", AliasUnit::AsIs),
+    ("l3_message_threshold", "group_messages@3", AliasUnit::AsIs),
+    ("enable_semantic_deduplication", "deduplicate", AliasUnit::AsIs),
+    ("l1_threshold", "chars", AliasUnit::AsIs),
+    ("l1_turns_min", "min_turns", AliasUnit::AsIs),
+    ("l2_threshold", "group_limit", AliasUnit::AsIs),
+    ("l2_summaries_min", "min_children", AliasUnit::AsIs),
+    ("max_turns_before_summarize", "turns", AliasUnit::AsIs),
+    ("max_chars_before_summarize_summaries", "group_chars", AliasUnit::AsIs),
 ];
 
 /// The parameter that a name stands for, and its value in the parameter's unit.
@@ -51,10 +51,10 @@ pub(crate) fn canonical(name: &str, value: &str) -> Result<(String, String), Inv
     let refuse = || Invalid::new(format!("policy parameter {name}={value:?}"), "expected a number");
     let value = value.trim();
     let value = match unit {
-        Unit::AsIs => value.to_owned(),
-        Unit::Millis => format!("{} ms", value.parse::<u64>().map_err(|_| refuse())?),
-        Unit::Seconds => format!("{} s", value.parse::<u64>().map_err(|_| refuse())?),
-        Unit::ShareRemoved => {
+        AliasUnit::AsIs => value.to_owned(),
+        AliasUnit::Millis => format!("{} ms", value.parse::<u64>().map_err(|_| refuse())?),
+        AliasUnit::Seconds => format!("{} s", value.parse::<u64>().map_err(|_| refuse())?),
+        AliasUnit::ShareRemoved => {
             let removed: f64 = value.parse().map_err(|_| refuse())?;
             // Six digits are more than any share needs, and hide the rounding of 1 − 0.7.
             format!("{:.6}", 1.0 - removed)
@@ -108,7 +108,10 @@ mod tests {
     fn every_alias_names_a_parameter() {
         for (alias, parameter) in parameter_aliases() {
             let name = parameter.split('@').next().unwrap_or_default();
-            assert!(crate::parameters::PARAMETERS.iter().any(|(known, _)| *known == name), "{alias}");
+            assert!(
+                crate::parameters::PARAMETERS.iter().any(|(known, _)| *known == name),
+                "{alias}"
+            );
         }
     }
 }

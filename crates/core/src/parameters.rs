@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
 use crate::node::Level;
+use crate::parameter_names;
 use crate::policy::{GroupPolicy, Policy, Preset, SealPolicy};
 
 /// The parameters and their descriptions. A name may carry a level: `length@2`.
@@ -60,6 +61,10 @@ pub const PARAMETERS: &[(&str, &str)] = &[
         "Style of a summary: `detailed`, `concise`, `thematic`, `chronological`, `executive` or `technical`.",
     ),
     (
+        "ratio_only",
+        "Whether lengths are fractions of the source (`true`: 0.5 at level 1 and 0.1 above, unless `length` sets others) or 3 to 4 sentences (`false`).",
+    ),
+    (
         "deduplicate",
         "State near-identical points of different children only once (`true` or `false`).",
     ),
@@ -77,6 +82,7 @@ pub struct Assignment {
 impl Assignment {
     /// Assigns a value to a parameter, whose name may carry a level.
     pub(crate) fn new(parameter: &str, value: &str) -> Result<Self, Invalid> {
+        let (parameter, value) = &parameter_names::canonical(parameter, value)?;
         let refuse = |why: String| Invalid::new(format!("policy parameter {parameter:?}"), why);
         let (name, level) = match parameter.trim().split_once('@') {
             None => (parameter.trim(), None),
@@ -130,6 +136,7 @@ impl Assignment {
                 set_at(&mut policy.strategies, level, 1, strategy);
             }
             "deduplicate" => policy.deduplicate = flag(value).map_err(refuse)?,
+            "ratio_only" => policy.set_ratio_only(flag(value).map_err(refuse)?),
             _ => {
                 if !self.set_in_window(policy).map_err(refuse)? {
                     return self.set_in_groups(policy).map_err(refuse);
@@ -380,7 +387,7 @@ mod tests {
         for (name, _) in PARAMETERS {
             let value = match *name {
                 "seal_policy" => "time",
-                "ensure_assistant" | "deduplicate" => "false",
+                "ensure_assistant" | "deduplicate" | "ratio_only" => "false",
                 "flush_after" | "age" => "2 h",
                 "wiggle" => "0.25",
                 "length" => "2-5 sentences",

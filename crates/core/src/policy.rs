@@ -317,6 +317,19 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Chooses between lengths that are fractions of the source and lengths in sentences. Lengths
+    /// of the chosen kind stay as they are.
+    pub(crate) fn set_ratio_only(&mut self, ratio_only: bool) {
+        let is_ratio = |length: &SummaryLength| matches!(length, SummaryLength::Keep(_));
+        if self.lengths.iter().all(|length| is_ratio(length) == ratio_only) {
+            return;
+        }
+        self.lengths = match ratio_only {
+            true => Self::default().lengths,
+            false => vec![SummaryLength::Sentences(3, 4)],
+        };
+    }
+
     /// Refuses a policy under which windows or groups could never seal, or would seal
     /// incorrectly.
     pub(crate) fn validate(&self) -> Result<(), Invalid> {

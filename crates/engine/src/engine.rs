@@ -16,6 +16,7 @@ use treering_core::{
 use crate::circuit_breaker::CircuitBreakers;
 use crate::context::ContextCache;
 use crate::error::{Error, Result};
+use crate::pacing::RunningUpdates;
 use crate::search::IndexCache;
 use crate::spend_meter::SpendLimits;
 use crate::summary_input::LongMessageCache;
@@ -36,6 +37,7 @@ struct EngineShared {
     context_cache: ContextCache,
     circuit_breakers: CircuitBreakers,
     last_long: LongMessageCache,
+    running_updates: RunningUpdates,
 }
 
 /// The adapters and settings that an engine is built from.
@@ -133,8 +135,14 @@ impl Engine {
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
         let context_cache = ContextCache::new(Arc::clone(&parts.tokenizer));
         let (index_cache, circuit_breakers, last_long) = Default::default();
-        let shared =
-            EngineShared { parts, index_cache, context_cache, circuit_breakers, last_long };
+        let shared = EngineShared {
+            parts,
+            index_cache,
+            context_cache,
+            circuit_breakers,
+            last_long,
+            running_updates: RunningUpdates::default(),
+        };
         Self { shared: Arc::new(shared), tenant }
     }
 
@@ -269,6 +277,11 @@ impl Engine {
 
     pub(crate) fn circuit_breakers(&self) -> &CircuitBreakers {
         &self.shared.circuit_breakers
+    }
+
+    /// The updates that run in this process.
+    pub(crate) fn running_updates(&self) -> &RunningUpdates {
+        &self.shared.running_updates
     }
 
     pub(crate) fn long_message_cache(&self) -> &LongMessageCache {

@@ -13,6 +13,7 @@ use treering_core::{
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::pacing::Pace;
 use crate::summary_input::{LongMessageCache, SummaryInput};
 use crate::tree_planner::{TreePlanner, policy_of};
 
@@ -35,6 +36,8 @@ pub struct Update {
     pub level: Option<Level>,
     /// Policy overrides for this update only.
     pub policy: Vec<Assignment>,
+    /// The pace of its jobs in this process.
+    pub pace: Pace,
 }
 
 /// The estimated work of an update.
@@ -76,7 +79,16 @@ impl Engine {
     /// Plans an update. The jobs are durable when it returns, and any worker runs them.
     pub fn update(&self, id: ConversationId, update: &Update) -> Result<PlannedUpdate> {
         let updater = self.updater(id, update)?;
-        self.commit_with(self.scope_of(id), move |reader| updater.plan(reader))
+        let key = self.key(id);
+        // Before the commit, because a worker may take the jobs at once.
+        self.running_updates().begin(key.clone(), updater.id(), update.pace);
+        let planned = self.commit_with(self.scope_of(id), move |reader| updater.plan(reader));
+        if planned.is_err() {
+            self.running_updates().end(&key);
+        }
+        let planned = planned?;
+        self.end_finished_update(&key)?;
+        Ok(planned)
     }
 
     fn updater(&self, id: ConversationId, update: &Update) -> Result<Updater> {
@@ -141,12 +153,31 @@ impl Updater {
             conversation: Some(conversation.id),
             job: id,
             kind: JobEventKind::Update,
-            text: format!("update planned: {} jobs queued, {dropped} nodes deleted", queued.len()),
+            text: self.describe(reader, queued.len(), dropped)?,
             took_ms: None,
         }));
         all.extend(writes);
         let queued = u32::try_from(queued.len()).unwrap_or(u32::MAX);
         Ok((all, PlannedUpdate { id, estimate, queued }))
+    }
+
+    /// The text of the event that begins the update.
+    fn describe(&self, reader: &dyn Reader, queued: usize, dropped: u32) -> StoreResult<String> {
+        let levels = reader.level_totals(Some(self.key.id))?;
+        let nodes: u32 = levels.iter().map(|level| level.nodes).sum();
+        let dirty: u32 = levels.iter().map(|level| level.dirty).sum();
+        let dirty_ratio = f64::from(dirty) / f64::from(nodes.max(1));
+        let depth = reader.jobs(&JobFilter::all(usize::MAX))?.len();
+        let strategy = match self.update.strategy {
+            UpdateStrategy::Incremental => "incremental",
+            UpdateStrategy::Full => "full",
+        };
+        let overrides: String =
+            self.update.policy.iter().map(|assignment| format!("; {assignment}")).collect();
+        Ok(format!(
+            "update begun: {strategy}, {queued} jobs queued, {dropped} nodes deleted, queue depth \
+             {depth}, dirty ratio {dirty_ratio:.2}{overrides}"
+        ))
     }
 
     fn id(&self) -> JobId {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use treering_core::ConversationId;
+use treering_core::{ConversationId, GateStatus};
 use treering_engine::Engine;
 
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, print_text};
 use super::{CliError, spend};
 use treering_server::service::Service;
-use treering_server::service::requests::StatusRequest;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -26,12 +25,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
     let conversation = service.named_or_latest(args.conversation.as_deref())?;
-    if args.wait {
-        wait(engine, conversation.id)?;
-    }
-    let gate = engine.gate(conversation.id)?;
-    let view =
-        service.status(&StatusRequest { conversation: Some(conversation.id.to_string()) })?;
+    let gate = match args.wait {
+        true => wait(engine, conversation.id)?,
+        false => engine.gate(conversation.id)?,
+    };
+    let view = service.status_of(&conversation, &gate)?;
     output.show(&view, |out| {
         let mark = match (view.clear, view.jobs_failed) {
             _ if view.writes_refused.is_some() => paint(BAD, "✗"),
@@ -68,9 +66,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
 }
 
 /// Runs a worker until the gate is clear or the timeout has passed.
-fn wait(engine: &Engine, id: ConversationId) -> Result<(), CliError> {
+fn wait(engine: &Engine, id: ConversationId) -> Result<GateStatus, CliError> {
     let _worker = engine.spawn_worker()?;
     let timeout = Duration::from_millis(engine.work().gate_timeout_ms);
-    engine.wait(id, timeout)?;
-    Ok(())
+    Ok(engine.wait(id, timeout)?.status)
 }

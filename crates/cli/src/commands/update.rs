@@ -16,28 +16,86 @@ use treering_server::views::UpdateView;
 Examples:
   treering update my-chat                     write missing, outdated and failed summaries
   treering update my-chat --full --dry-run    estimate the cost of rebuilding the tree
-  treering update my-chat --full --with window_chars=4000 --with length@2=0.2
+  treering update my-chat --full --window-chars 4000 --with length@2=0.2
 
 Jobs are kept in the store. If you interrupt the command, run `treering update` or `treering work`
 to resume.")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: every conversation]
+    /// Slug, key, id, or the first digits of an id [default: every conversation]
     conversation: Option<String>,
-    /// Rebuild the tree from the messages
-    #[arg(long)]
+    /// Write only missing, outdated and failed nodes (`incremental`), or all nodes (`full`)
+    #[arg(long, value_name = "STRATEGY", value_parser = ["incremental", "full"])]
+    strategy: Option<String>,
+    /// Rebuild the tree from the messages; the same as `--strategy full`
+    #[arg(long, conflicts_with = "strategy")]
     full: bool,
     /// Update only this level; with --full, this level and those above it
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
-    /// Override a policy parameter for this update only
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Override any policy parameter for this update only
     #[arg(long = "with", value_name = "NAME=VALUE", value_parser = |text: &str| text.parse::<Assignment>())]
     with: Vec<Assignment>,
+    /// Maximum number of jobs that run at once [default: the setting work.concurrency]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    concurrency: Option<u16>,
+    /// The pause after each job, in milliseconds [default: the setting work.batch_delay_ms, for
+    /// remote models]
+    #[arg(long, aliases = ["batchDelayMs", "batch_delay_ms"], value_name = "MS")]
+    batch_delay_ms: Option<u64>,
     /// Show what would be done without writing anything
-    #[arg(long)]
+    #[arg(long, aliases = ["dryRun", "dry_run"])]
     dry_run: bool,
     /// Leave the levels above the first to a worker
     #[arg(long)]
     background: bool,
+}
+
+/// The policy parameters that have an option of their own.
+#[derive(clap::Args)]
+struct Overrides {
+    /// Override the size of a window, in characters
+    #[arg(long, aliases = ["windowChars", "window_chars"], value_name = "CHARS")]
+    window_chars: Option<String>,
+    /// Override the least size of a window that a silence seals
+    #[arg(long, aliases = ["minFlushChars", "min_flush_chars"], value_name = "CHARS")]
+    min_flush_chars: Option<String>,
+    /// Override the overlap of windows
+    #[arg(long, aliases = ["overlapChars", "overlap_chars"], value_name = "CHARS")]
+    overlap_chars: Option<String>,
+    /// Override the size of a group, in characters
+    #[arg(long, aliases = ["groupChars", "group_chars"], value_name = "CHARS")]
+    group_chars: Option<String>,
+    /// Override the tolerance of sizes, from 0 to 0.5
+    #[arg(long, value_name = "SHARE")]
+    wiggle: Option<String>,
+    /// Override whether lengths are shares of the source, and not numbers of sentences
+    #[arg(long, aliases = ["ratioOnly", "ratio_only"], value_name = "true|false")]
+    ratio_only: Option<String>,
+    /// Override what seals a window: `chars`, `time` or `hybrid`
+    #[arg(long, aliases = ["sealPolicy", "seal_policy"], value_name = "POLICY")]
+    seal_policy: Option<String>,
+    /// Override the silence that seals a window, in milliseconds
+    #[arg(long, aliases = ["flushAfterMs", "flush_after_ms"], value_name = "MS")]
+    flush_after_ms: Option<String>,
+}
+
+impl Overrides {
+    fn assignments(&self) -> Result<Vec<Assignment>, CliError> {
+        let given = [
+            ("window_chars", &self.window_chars),
+            ("min_flush_chars", &self.min_flush_chars),
+            ("overlap_chars", &self.overlap_chars),
+            ("group_chars", &self.group_chars),
+            ("wiggle", &self.wiggle),
+            ("ratio_only", &self.ratio_only),
+            ("seal_policy", &self.seal_policy),
+            ("flush_after_ms", &self.flush_after_ms),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        given.map(|(name, value)| Ok(format!("{name}={value}").parse::<Assignment>()?)).collect()
+    }
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -47,10 +105,15 @@ fn level(text: &str) -> Result<Level, String> {
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
+    let full = args.full || args.strategy.as_deref() == Some("full");
+    let mut with = args.overrides.assignments()?;
+    with.extend(args.with.iter().cloned());
     let request = UpdateRequest {
-        full: args.full,
+        full,
         level: args.level.map(Level::number),
-        with: args.with.iter().map(ToString::to_string).collect(),
+        concurrency: args.concurrency,
+        batch_delay_ms: args.batch_delay_ms,
+        with,
         dry_run: args.dry_run,
         ..UpdateRequest::default()
     };
@@ -69,11 +132,11 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             let scope = JobScope {
                 conversation: Some(conversation.id),
                 max_height: args.background.then_some(1),
-                only: args.level.filter(|_| !args.full).map(Level::number),
+                only: args.level.filter(|_| !full).map(Level::number),
             };
             let worked = run_all(engine, &scope, output)?;
             (view.done, view.failed) = (worked.done, worked.failed);
-            (view.left, _) = service.job_counts(&conversation)?;
+            (view.left, _) = service.job_counts(&conversation, None)?;
         }
         views.push(view);
     }

@@ -1,6 +1,7 @@
 //! The worker: leases due jobs, runs them, and commits each result together with the jobs that
 //! follow from it. Several workers, in one process or many, share the work.
 
+mod paced;
 mod run;
 
 use std::collections::VecDeque;
@@ -209,10 +210,11 @@ impl Worker {
                 jobs.into_iter().partition(embed::is_embedding);
             let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
             for jobs in together.chain(others.into_iter().map(|job| vec![job])) {
-                let ran = self.run_jobs(&engine, &jobs);
+                let ran = self.run_paced(&engine, &jobs);
                 self.leases.remove(&engine, &jobs);
                 self.engine.store().wake();
-                let ran = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
+                let (ran, pause) = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
+                pause_ms = pause_ms.max(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
                 for (job, ran) in jobs.iter().zip(&ran) {
                     match ran {
                         JobOutcome::Done => lock(worked).done += 1,

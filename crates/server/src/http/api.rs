@@ -137,8 +137,9 @@ pub(super) async fn status(
 
 /// Update or rebuild the tree of a conversation
 ///
-/// Returns once the jobs are planned; they run in the background. With `wait`, returns when they
-/// are finished, or shortly before the request timeout. `job` identifies them in the log.
+/// Returns when level 1 is written, or shortly before the request timeout; higher levels follow in
+/// the background. With `wait`, returns when every level is written. `job` identifies the jobs in
+/// the log.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/update", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
@@ -148,22 +149,31 @@ pub(super) async fn update(
     Body(request): Body<UpdateRequest>,
 ) -> Result<(StatusCode, Json<UpdateView>), Problem> {
     if request.conversation.is_some() {
-        let message = "the path names the conversation; leave conversation out of the body";
+        let message = "the path names the conversation; leave its name out of the body";
         return Err(Problem::new(StatusCode::BAD_REQUEST, message, None));
     }
+    summaries_update(&grant, UpdateRequest { conversation: Some(reference), ..request }).await
+}
+
+/// Update or rebuild the tree of a conversation, named in the body
+///
+/// Takes the arguments of `summaries.update`, in camelCase or snake_case, and any policy parameter.
+#[utoipa::path(post, path = "/v1/summaries/update", tag = "work",
+    request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
+pub(super) async fn update_by_name(
+    Extension(grant): Extension<Grant>,
+    Body(request): Body<UpdateRequest>,
+) -> Result<(StatusCode, Json<UpdateView>), Problem> {
+    summaries_update(&grant, request).await
+}
+
+async fn summaries_update(
+    grant: &Grant,
+    request: UpdateRequest,
+) -> Result<(StatusCode, Json<UpdateView>), Problem> {
     let service = grant.require(TokenScope::Write)?;
-    let wait = request.wait && !request.dry_run;
-    let planned = service.run(TaskKind::Write, move |service| {
-        let found = service.engine().find(&reference)?;
-        let view = service.update(&found, &request)?;
-        Ok((found, view))
-    });
-    let (found, mut view) = planned.await?;
-    if wait {
-        let report = |_| std::future::ready(());
-        (view.left, view.failed) =
-            service.wait_for_jobs(&found, wait_timeout(service), report).await?;
-    }
+    let report = |_| std::future::ready(());
+    let view = service.update_and_wait(request, wait_timeout(service), report).await?;
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 

@@ -235,6 +235,7 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(api::page, api::change))
         .routes(routes!(api::status))
         .routes(routes!(api::update))
+        .routes(routes!(api::update_by_name))
         .routes(routes!(api::tree))
         .routes(routes!(api::nodes))
         .routes(routes!(api::ancestors))

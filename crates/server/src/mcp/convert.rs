@@ -282,7 +282,7 @@ pub(super) fn sessions(list: ConversationList, engine: &Engine, max_tokens: u32)
     SessionsResult { sessions, more: list.more || left > 0 }
 }
 
-pub(super) fn update(view: UpdateView, jobs_left: u32, jobs_failed: u32) -> UpdateResult {
+pub(super) fn update(view: UpdateView) -> UpdateResult {
     UpdateResult {
         conversation: view.slug,
         job: view.job,
@@ -290,8 +290,8 @@ pub(super) fn update(view: UpdateView, jobs_left: u32, jobs_failed: u32) -> Upda
         tokens_in: view.tokens_in,
         tokens_out: view.tokens_out,
         dollars: view.dollars,
-        jobs_left,
-        jobs_failed,
+        jobs_left: view.left,
+        jobs_failed: view.failed,
     }
 }
 

@@ -23,7 +23,7 @@ const SEARCH_TOKENS: u32 = 2000;
 const EXPAND_TOKENS: u32 = 4000;
 const SESSIONS_TOKENS: u32 = 2000;
 const STATUS_TOKENS: u32 = 2000;
-/// How long `summaries_update` waits with `wait`. Shorter than the timeout of a call.
+/// How long `summaries_update` waits. Shorter than the timeout of a call.
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(540);
 /// Fields of a context request that the tool does not take: `max_tokens` is its budget, the
 /// client's timeout ends a wait, and the result is always text.
@@ -113,7 +113,7 @@ impl MemoryTool {
             Self::Update => {
                 "Updates the summaries of a conversation, or rebuilds them with `full`. Summaries \
                  update automatically; call it only if status shows failures or the user asks. \
-                 Returns a job id immediately; with `wait`, waits and reports progress."
+                 Waits for level 1; higher levels follow in the background."
             }
             Self::Status => "Reports the size of the memory, pending summaries and failures.",
         }
@@ -286,22 +286,14 @@ async fn update(
     progress: &Progress,
 ) -> Result<CallToolResult, ServiceError> {
     let request: UpdateRequest = parse(arguments)?;
-    let wait = request.wait && !request.dry_run;
     let service = grant.require(TokenScope::Write)?;
-    let planned = service.run(TaskKind::Write, move |service| {
-        let found = service.named_or_latest(request.conversation.as_deref())?;
-        let view = service.update(&found, &request)?;
-        Ok((found, view))
-    });
-    let (found, view) = planned.await?;
     let mut most = 0;
     let report = |left: u32| {
         most = most.max(left as usize);
         progress.report(most - left as usize, Some(most), format!("{left} jobs left"))
     };
-    let timeout = if wait { UPDATE_TIMEOUT } else { Duration::ZERO };
-    let (left, failed) = service.wait_for_jobs(&found, timeout, report).await?;
-    Ok(convert::structured(&convert::update(view, left, failed)))
+    let view = service.update_and_wait(request, UPDATE_TIMEOUT, report).await?;
+    Ok(convert::structured(&convert::update(view)))
 }
 
 async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {

@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use treering_core::ports::{ConversationFilter, JobEventFilter, JobFilter, Span};
 use treering_core::{
-    Conversation, ConversationState, Entry, JobState, Message, MessageIdx, Node, ThreadName, TurnNo,
+    Conversation, ConversationState, Entry, GateStatus, JobState, Message, MessageIdx, Node,
+    ThreadName, TurnNo,
 };
 use treering_engine::{
     AppendReport, AppendTarget, Context, ContextRequest, Engine, EntryBatch, Error,
@@ -394,13 +395,19 @@ impl Service {
         })
     }
 
-    /// Counts the unfinished and the failed jobs of a conversation. Fails while the store refuses
-    /// writes, because the jobs cannot finish then.
-    pub fn job_counts(&self, conversation: &Conversation) -> Result<(u32, u32), ServiceError> {
+    /// Counts the unfinished and the failed jobs of a conversation, up to a level. Fails while the
+    /// store refuses writes, because the jobs cannot finish then.
+    pub fn job_counts(
+        &self,
+        conversation: &Conversation,
+        max_level: Option<u8>,
+    ) -> Result<(u32, u32), ServiceError> {
         if let Some(failure) = self.engine().failure() {
             return Err(failure.into());
         }
-        let jobs = self.engine().jobs(&JobFilter::of(conversation.id))?;
+        let heights = max_level.map(|level| (0, level));
+        let filter = JobFilter { heights, ..JobFilter::of(conversation.id) };
+        let jobs = self.engine().jobs(&filter)?;
         let failed = jobs.iter().filter(|job| job.state == JobState::Dead).count();
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Ok((number(jobs.len() - failed), number(failed)))
@@ -409,7 +416,16 @@ impl Service {
     /// Reads the status of a conversation.
     pub fn status(&self, request: &StatusRequest) -> Result<StatusView, ServiceError> {
         let it = self.named_or_latest(request.conversation.as_deref())?;
-        Ok(StatusView::of(&it, &self.engine().gate(it.id)?, self.engine())?)
+        self.status_of(&it, &self.engine().gate(it.id)?)
+    }
+
+    /// Reads the status of a conversation whose gate was read before.
+    pub fn status_of(
+        &self,
+        it: &Conversation,
+        gate: &GateStatus,
+    ) -> Result<StatusView, ServiceError> {
+        Ok(StatusView::of(it, gate, self.engine())?)
     }
 
     /// Lists unfinished jobs.

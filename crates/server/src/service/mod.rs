@@ -112,24 +112,51 @@ impl Service {
         }
     }
 
-    /// Waits until a conversation has no unfinished jobs, at most `timeout`. Calls `report` with
-    /// the number of unfinished jobs after each poll. Returns the unfinished and the failed jobs.
+    /// Waits until a conversation has no unfinished jobs up to a level, at most `timeout`. Calls
+    /// `report` with the number of unfinished jobs after each poll.
     pub async fn wait_for_jobs<Reported: Future<Output = ()> + Send>(
         &self,
         conversation: &Conversation,
+        max_level: Option<u8>,
         timeout: Duration,
         mut report: impl FnMut(u32) -> Reported + Send,
-    ) -> Result<(u32, u32), ServiceError> {
+    ) -> Result<(), ServiceError> {
         let started = tokio::time::Instant::now();
         loop {
             let polled = conversation.clone();
-            let counts = self.run(TaskKind::Read, move |service| service.job_counts(&polled));
-            let (left, failed) = counts.await?;
+            let counts =
+                self.run(TaskKind::Read, move |service| service.job_counts(&polled, max_level));
+            let (left, _) = counts.await?;
             if left == 0 || started.elapsed() >= timeout {
-                return Ok((left, failed));
+                return Ok(());
             }
             report(left).await;
             tokio::time::sleep(JOB_POLL_INTERVAL).await;
         }
+    }
+
+    /// Plans an update and waits for level 1, or for every level if the request asks for it, at
+    /// most `timeout`. Workers run the jobs. Calls `report` with the number of unfinished jobs
+    /// after each poll.
+    pub async fn update_and_wait<Reported: Future<Output = ()> + Send>(
+        &self,
+        request: requests::UpdateRequest,
+        timeout: Duration,
+        report: impl FnMut(u32) -> Reported + Send,
+    ) -> Result<crate::views::UpdateView, ServiceError> {
+        let (wait, dry_run) = (request.wait, request.dry_run);
+        let planned = self.run(TaskKind::Write, move |service| {
+            let found = service.named_or_latest(request.conversation.as_deref())?;
+            let view = service.update(&found, &request)?;
+            Ok((found, view))
+        });
+        let (found, mut view) = planned.await?;
+        if !dry_run {
+            let max_level = (!wait).then_some(1);
+            self.wait_for_jobs(&found, max_level, timeout, report).await?;
+        }
+        let counts = self.run(TaskKind::Read, move |service| service.job_counts(&found, None));
+        (view.left, view.failed) = counts.await?;
+        Ok(view)
     }
 }

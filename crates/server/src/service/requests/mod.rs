@@ -3,6 +3,7 @@
 
 mod append;
 mod read;
+mod update;
 mod work;
 
 use serde::Deserialize;
@@ -16,7 +17,8 @@ pub use read::{
     ContextFormat, ContextParams, ExpandRequest, NodesRequest, PageRequest, SearchRequest,
     SessionsRequest,
 };
-pub use work::{ChangeRequest, StatusRequest, UpdateRequest, WorkRequest};
+pub use update::UpdateRequest;
+pub use work::{ChangeRequest, StatusRequest, WorkRequest};
 
 /// Maximum number of entries per append.
 pub const MAX_ENTRIES: usize = 1000;

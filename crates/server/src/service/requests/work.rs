@@ -1,64 +1,13 @@
 //! Requests about trees, jobs and the state of conversations.
 
 use serde::Deserialize;
-use treering_core::{Assignment, Level};
-use treering_engine::{Update, UpdateStrategy};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     MAX_ID_CHARS, MAX_NAME_CHARS, MAX_ROWS, MAX_TITLE_CHARS, RequestLimits, StateName,
-    check_lengths, check_limit, within,
+    check_lengths, check_limit,
 };
 use crate::service::ServiceError;
-
-/// Parameters of a tree update.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct UpdateRequest {
-    /// Slug, id or id prefix; default: the latest conversation.
-    #[schema(max_length = 200)]
-    pub conversation: Option<String>,
-    /// Rebuild the tree from the messages, instead of only missing, changed or failed nodes.
-    pub full: bool,
-    /// Only this level; with `full`, this level and those above.
-    #[schema(minimum = 1, maximum = 8)]
-    pub level: Option<u8>,
-    /// Policy overrides for this update, such as `window_chars=4000`.
-    #[schema(max_items = 50)]
-    pub with: Vec<String>,
-    /// Estimate only; write nothing.
-    pub dry_run: bool,
-    /// Wait until done, instead of returning once the jobs are planned.
-    pub wait: bool,
-}
-
-impl RequestLimits for UpdateRequest {
-    fn check_limits(&self) -> Result<(), ServiceError> {
-        check_lengths([("conversation", self.conversation.as_ref(), MAX_NAME_CHARS)])?;
-        within("the number of overrides", self.with.len(), 0, 50)
-    }
-}
-
-impl UpdateRequest {
-    /// Validates the request and builds the engine's update.
-    pub fn update(&self) -> Result<Update, ServiceError> {
-        let strategy = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
-        let level = match self.level {
-            None => None,
-            Some(number) => {
-                let level = Level::new(number).filter(|_| number <= 8);
-                Some(level.ok_or_else(|| {
-                    ServiceError::InvalidRequest(format!(
-                        "level is {number}; it must be between 1 and 8"
-                    ))
-                })?)
-            }
-        };
-        let policy =
-            self.with.iter().map(|text| text.parse::<Assignment>()).collect::<Result<_, _>>()?;
-        Ok(Update { strategy, level, policy })
-    }
-}
 
 /// Changes to a conversation.
 #[derive(Debug, Default, Deserialize, ToSchema)]
