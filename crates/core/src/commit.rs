@@ -118,6 +118,8 @@ pub enum JobEventKind {
     Update,
     /// A model was called directly, not by a job.
     Ask,
+    /// The last critical job of a conversation ended, and its gate is clear.
+    Clear,
 }
 
 impl JobEventKind {
@@ -128,7 +130,7 @@ impl JobEventKind {
     }
 
     /// Every kind of event.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Acquire,
         Self::Release,
         Self::Fail,
@@ -136,6 +138,7 @@ impl JobEventKind {
         Self::Retry,
         Self::Update,
         Self::Ask,
+        Self::Clear,
     ];
 
     /// The name used in every interface.
@@ -149,6 +152,7 @@ impl JobEventKind {
             Self::Retry => "retry",
             Self::Update => "update",
             Self::Ask => "ask",
+            Self::Clear => "clear",
         }
     }
 }

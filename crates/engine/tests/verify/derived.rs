@@ -72,7 +72,7 @@ pub(super) const NODES: &[Damage] = &[
         finds: &[
             "store: conversation harbour: node copy is corrupt: its checksum differs",
             "store: conversation harbour: node copy has sequence number 999, but the latest of its tenant \
-             is 104",
+             is 105",
             "harbour: level 2: group 0 covers 2 nodes and has 1",
         ],
         after_repair: Clean,
@@ -239,7 +239,7 @@ pub(super) const LOG: &[Damage] = &[
         plant: "UPDATE log SET seq = 999 WHERE pk = 3",
         finds: &[
             "store: conversation harbour: log line 3 has sequence number 999, but the latest of its \
-             tenant is 104",
+             tenant is 105",
         ],
         after_repair: Clean,
     },
@@ -290,8 +290,8 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "a model that is neither in use nor the next one",
         plant: "INSERT INTO vector_models (tenant, model) VALUES (1, 'old'); INSERT INTO vectors (tenant, \
-                seq, model, hash, vector) VALUES (1, 105, last_insert_rowid(), zeroblob(16), \
-                zeroblob(8)); UPDATE tenants SET seq = 105 WHERE pk = 1",
+                seq, model, hash, vector) VALUES (1, 106, last_insert_rowid(), zeroblob(16), \
+                zeroblob(8)); UPDATE tenants SET seq = 106 WHERE pk = 1",
         finds: &[
             "store: tenant default: model old has vectors but is neither the current model nor the next one",
         ],
@@ -322,7 +322,7 @@ pub(super) const VECTORS: &[Damage] = &[
         plant: "UPDATE vector_indexes SET next_model = 'new', next_seq = 999 WHERE tenant = 2",
         finds: &[
             "store: tenant acme: the index of model new is recorded as built up to sequence number 999, but \
-             the latest is 36",
+             the latest is 37",
         ],
         after_repair: Clean,
     },

@@ -65,6 +65,7 @@ pub(super) const fn event_code(event: JobEventKind) -> i64 {
         JobEventKind::Retry => 4,
         JobEventKind::Update => 5,
         JobEventKind::Ask => 6,
+        JobEventKind::Clear => 8,
     }
 }
 
