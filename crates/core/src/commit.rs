@@ -120,6 +120,8 @@ pub enum JobEventKind {
     Ask,
     /// An update of the tree ended.
     Updated,
+    /// The last critical job of a conversation ended, and its gate is clear.
+    Clear,
 }
 
 impl JobEventKind {
@@ -130,7 +132,7 @@ impl JobEventKind {
     }
 
     /// Every kind of event.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Acquire,
         Self::Release,
         Self::Fail,
@@ -139,6 +141,7 @@ impl JobEventKind {
         Self::Update,
         Self::Ask,
         Self::Updated,
+        Self::Clear,
     ];
 
     /// The name used in every interface.
@@ -153,6 +156,7 @@ impl JobEventKind {
             Self::Update => "update",
             Self::Ask => "ask",
             Self::Updated => "updated",
+            Self::Clear => "clear",
         }
     }
 }

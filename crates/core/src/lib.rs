@@ -95,7 +95,7 @@ pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReusablePrefix};
 pub use redact::{Redactions, redact};
 pub use slug::{as_slug, slug_of, suggest_slugs};
 pub use summary_request::{
-    MessagePassage, NodePassage, Passage, Strategy, SummaryRequest, ToolPassage,
+    MessagePassage, NodePassage, Passage, SessionInfo, Strategy, SummaryRequest, ToolPassage,
 };
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};

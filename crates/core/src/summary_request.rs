@@ -85,6 +85,8 @@ pub struct SummaryRequest {
     pub deduplicate: bool,
     /// The covered content, in order.
     pub passages: Vec<Passage>,
+    /// The conversation that the passages come from.
+    pub session: SessionInfo,
     /// The facts of the passages, computed on first use.
     facts: OnceCell<Facts>,
 }
@@ -98,8 +100,9 @@ impl SummaryRequest {
         length: SummaryLength,
         deduplicate: bool,
         passages: Vec<Passage>,
+        session: SessionInfo,
     ) -> Self {
-        Self { level, strategy, length, deduplicate, passages, facts: OnceCell::new() }
+        Self { level, strategy, length, deduplicate, passages, session, facts: OnceCell::new() }
     }
 
     /// The facts of all passages. Computed once, because the summarizer and the acceptance
@@ -118,6 +121,20 @@ impl SummaryRequest {
         };
         self.passages.iter().map(chars).sum()
     }
+}
+
+/// The conversation that a node belongs to, and the extent of the covered content. The title and
+/// the participants help a model; they are not part of a node's id, because people change them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionInfo {
+    /// The conversation's title.
+    pub title: Option<String>,
+    /// Its participants, in order of appearance.
+    pub participants: Vec<String>,
+    /// The earliest and the latest time covered.
+    pub range: Option<(Timestamp, Timestamp)>,
+    /// Number of messages covered.
+    pub messages: u32,
 }
 
 /// A part of the content that a node covers.

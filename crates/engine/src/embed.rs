@@ -278,13 +278,12 @@ fn finish(
 }
 
 fn released(job: &Job, now: Timestamp, note: &str) -> JobEvent {
-    let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
     JobEvent {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
         kind: JobEventKind::Release,
-        text: format!("{} done, {after} ms after planning{note}", job.kind),
+        text: format!("{} done{note}", job.kind),
         took_ms: None,
     }
 }

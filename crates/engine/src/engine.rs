@@ -16,6 +16,7 @@ use treering_core::{
 use crate::circuit_breaker::CircuitBreakers;
 use crate::context::ContextCache;
 use crate::error::{Error, Result};
+use crate::gate_log;
 use crate::pacing::RunningUpdates;
 use crate::search::IndexCache;
 use crate::spend_meter::SpendLimits;
@@ -300,9 +301,10 @@ impl Engine {
         mut plan: impl FnMut(&dyn Reader) -> StoreResult<(Vec<Write>, T)> + Send + 'static,
     ) -> Result<T> {
         let answer = Arc::new(Mutex::new(None));
-        let slot = Arc::clone(&answer);
+        let (slot, now) = (Arc::clone(&answer), self.clock().now());
         let plan = move |reader: &dyn Reader| {
             let (writes, decided) = plan(reader)?;
+            let writes = gate_log::with_gate_events(reader, now, writes)?;
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
             Ok(writes)
         };

@@ -15,6 +15,7 @@ mod events;
 mod export;
 mod find;
 mod gate;
+mod gate_log;
 mod history;
 mod ingest;
 mod kill_points;

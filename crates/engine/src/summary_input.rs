@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
     ContentHash, ConversationKey, Coverage, Message, MessageIdx, MessagePassage, Node, NodeId,
-    NodePassage, NodeSpec, Passage, Reader, SourceTotals, SummaryRequest, Timestamp, ToolCall,
-    ToolPassage, TurnNo, Window, hash_of_group, hash_of_window,
+    NodePassage, NodeSpec, Passage, Reader, SessionInfo, SourceTotals, SummaryRequest, Timestamp,
+    ToolCall, ToolPassage, TurnNo, Window, hash_of_group, hash_of_window,
 };
 
 /// Maximum length of a tool call's arguments in a summary request, in characters.
@@ -38,13 +38,19 @@ impl SummaryInput {
         task: &NodeSpec,
         long: &LongMessageCache,
     ) -> StoreResult<Option<Self>> {
-        match &task.covers {
+        let input = match &task.covers {
             Coverage::Messages(window) => {
                 let messages = long.messages(reader, key, window.from.idx, window.end())?;
-                Self::of_window(reader, key, task, window, messages)
+                Self::of_window(reader, key, task, window, messages)?
             }
-            Coverage::Nodes(_) => Self::of_group(reader, key, task),
+            Coverage::Nodes(_) => Self::of_group(reader, key, task)?,
+        };
+        let Some(mut input) = input else { return Ok(None) };
+        if let Some(conversation) = reader.conversation(key.id)? {
+            let session = &mut input.brief.session;
+            (session.title, session.participants) = (conversation.title, conversation.participants);
         }
+        Ok(Some(input))
     }
 
     fn of_window(
@@ -139,12 +145,18 @@ impl SummaryInput {
         let (range_start, range_end) =
             (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
         let style = &task.style;
+        let session = SessionInfo {
+            range: Some((range_start, range_end)),
+            messages: source.messages,
+            ..SessionInfo::default()
+        };
         let brief = SummaryRequest::new(
             task.level,
             style.strategy,
             style.length,
             style.deduplicate,
             passages,
+            session,
         );
         let id = NodeId::new(task.level, hash, range_end);
         Self { brief, source, id, covers, range_start, range_end, unanswered: 0 }

@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::{
-    assert_sound, commit, engine_with_defaults, engine_with_policy, open, run_due_jobs, start,
+    assert_sound, commit, engine_with_defaults, engine_with_policy, open, open_with, run_due_jobs,
+    start,
 };
 use proptest::prelude::*;
 use treering_core::ports::{JobEventFilter, JobFilter};
 use treering_core::{
-    ConversationId, ConversationState, Entry, Job, JobEventKind, JobKind, JobState, Level,
-    NewMessage, Node, Policy, ProviderError, RetryAdvice, Role, ThreadName, Timestamp, TurnNo,
-    Write,
+    ConversationId, ConversationState, Entry, Job, JobEvent, JobEventKind, JobKind, JobState,
+    Level, NewMessage, Node, Policy, ProviderError, RetryAdvice, Role, ThreadName, Timestamp,
+    TurnNo, Write,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, JobOutcome, JobScope, NewConversation, ReplayDetection,
@@ -26,7 +27,7 @@ use treering_engine::{
 };
 use treering_stores::EmbeddedStore;
 use treering_testkit::generate::{conversation, external_id};
-use treering_testkit::{FakeClock, PrefixSummarizer};
+use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 fn target() -> AppendTarget {
     AppendTarget::FindOrCreate(NewConversation {
@@ -436,9 +437,12 @@ fn transient_failures_are_retried_and_permanent_ones_use_the_fallback() {
     let events: Vec<&str> = log.iter().map(|line| line.kind.as_str()).collect();
     assert_eq!(
         events,
-        ["acquire", "fail", "release", "acquire", "release", "update", "acquire", "release"]
+        [
+            "acquire", "fail", "release", "clear", "acquire", "release", "clear", "update",
+            "acquire", "release", "clear"
+        ]
     );
-    assert!(log[4].text.contains("no such model"), "{}", log[4].text);
+    assert!(log[5].text.contains("no such model"), "{}", log[5].text);
 }
 
 #[test]
@@ -564,6 +568,85 @@ fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
     let text = passage.status.describe(start().plus_micros(2_000_000));
     assert!(text.starts_with("gate: waiting for 1 operation\n  pending: embed turn 3 ["), "{text}");
     assert!(text.ends_with("], 2.0 s"), "{text}");
+}
+
+/// The log of a conversation.
+fn log_of(engine: &Engine, id: ConversationId) -> Vec<JobEvent> {
+    let filter = JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 };
+    engine.job_events(&filter).unwrap()
+}
+
+/// An engine whose embeddings are jobs.
+fn with_embedding_jobs(folder: &Path, embedder: BagOfWordsEmbedder) -> Engine {
+    let clock = Arc::new(FakeClock::at(start()));
+    let summarizer = Arc::new(PrefixSummarizer::default());
+    open_with(folder, small(), summarizer, clock, vec![Arc::new(embedder)])
+}
+
+#[test]
+fn the_log_counts_what_is_pending_and_says_when_all_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = with_embedding_jobs(folder.path(), BagOfWordsEmbedder::default());
+    let id = say(&engine, 0..3, 200);
+    run_due_jobs(&engine, id);
+    let (mut pending, mut clear) = (0, 0);
+    for line in log_of(&engine, id) {
+        let text = &line.text;
+        if text.contains("(level 2)") || text.contains(" l2-") {
+            assert!(!text.contains(" pending)") && !text.contains(" remaining)"), "{text}");
+            continue;
+        }
+        match line.kind {
+            JobEventKind::Acquire => {
+                pending += 1;
+                assert!(text.ends_with(&format!(" ({pending} pending)")), "{text}");
+            }
+            JobEventKind::Release => {
+                pending -= 1;
+                assert!(text.ends_with(&format!(" ms, {pending} remaining)")), "{text}");
+            }
+            JobEventKind::Clear => {
+                assert_eq!((pending, text.as_str()), (0, "all critical operations complete"));
+                clear += 1;
+            }
+            other => panic!("{other:?}: {text}"),
+        }
+    }
+    assert_eq!((pending, clear), (0, 1));
+}
+
+#[test]
+fn a_job_planned_twice_is_acquired_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = with_embedding_jobs(folder.path(), BagOfWordsEmbedder::default());
+    let say = |role: Role, text: &str| {
+        let entries =
+            vec![Entry::message(ThreadName::main(), NewMessage::new(role, text, start()))];
+        let replay_detection = ReplayDetection::None;
+        let report = engine.append(EntryBatch { target: target(), entries, replay_detection });
+        report.unwrap().conversation.id
+    };
+    let id = say(Role::User, "Where does the buoy lie?");
+    assert_eq!(say(Role::Assistant, "Off pontoon three."), id);
+    let log = log_of(&engine, id);
+    let embeds = log.iter().filter(|line| line.text.starts_with("embed turn 0"));
+    assert_eq!(embeds.count(), 1, "{log:?}");
+}
+
+#[test]
+fn a_job_that_is_given_up_no_longer_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = BagOfWordsEmbedder::default().failing([ProviderError::permanent("no key")]);
+    let engine = with_embedding_jobs(folder.path(), broken);
+    let id = say(&engine, 0..1, 20);
+    run_due_jobs(&engine, id);
+    let log = log_of(&engine, id);
+    let dead = log.iter().position(|line| line.kind == JobEventKind::Dead).unwrap();
+    assert!(log[dead].text.ends_with("no key (0 ms, 0 remaining)"), "{log:?}");
+    assert_eq!(log[dead + 1].kind, JobEventKind::Clear, "{log:?}");
+    engine.retry_jobs(None).unwrap();
+    let log = log_of(&engine, id);
+    assert!(log.last().unwrap().text.ends_with("(1 pending)"), "{log:?}");
 }
 
 #[test]

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use treering_core::acceptance::accept;
 use treering_core::{
-    Level, MessagePassage, NodeContent, Passage, Role, Strategy, Summarizer, SummaryLength,
-    SummaryRequest, Timestamp,
+    Level, MessagePassage, NodeContent, Passage, Role, SessionInfo, Strategy, Summarizer,
+    SummaryLength, SummaryRequest, Timestamp,
 };
 use treering_providers::Extractive;
 
@@ -66,7 +66,8 @@ fn said(author: &str, text: &str) -> Passage {
 
 fn brief(passages: Vec<Passage>, share: impl Fn(&SummaryRequest) -> f32) -> SummaryRequest {
     let (level, strategy, length) = (Level::FIRST, Strategy::Concise, SummaryLength::Keep(1.0));
-    let mut brief = SummaryRequest::new(level, strategy, length, true, passages);
+    let mut brief =
+        SummaryRequest::new(level, strategy, length, true, passages, SessionInfo::default());
     brief.length = SummaryLength::Keep(share(&brief));
     brief
 }

@@ -36,13 +36,17 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         }
         for line in &lines {
             let style = match line.event {
-                "release" => GOOD,
+                "release" | "clear" => GOOD,
                 "fail" | "dead" => BAD,
                 _ => DIM,
             };
             let head = format!("{} {}", local_of(&line.at), &line.job[..12]);
             writeln!(out, "{} {}", paint(DIM, head), paint(style, line.event))?;
-            let took = line.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
+            let took = match (line.event, line.took_ms) {
+                (_, None) => String::new(),
+                ("release", Some(ms)) => format!(", generated in {ms} ms"),
+                (_, Some(ms)) => format!(" ({ms} ms)"),
+            };
             print_text(out, "  ", &format!("{}{took}", line.text))?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use treering_core::ports::Span;
-use treering_core::{Clock as _, ConversationId, MessageIdx, Node};
+use treering_core::{Clock as _, ConversationId, MessageIdx, Node, prompt};
 use treering_engine::{ContextChange, Event, SystemClock};
 
 use super::CliError;
@@ -207,7 +207,7 @@ fn node_line(node: &Node) -> String {
     format!(
         "level {}, #{from}–#{until}: {}",
         node.level().number(),
-        one_line(&node.content.overview)
+        one_line(&prompt::without_headings(&node.content.overview))
     )
 }
 

@@ -10,6 +10,7 @@ mod tokens;
 use std::collections::HashMap;
 
 use crate::node::NodeContent;
+use crate::prompt;
 use crate::summary_request::Passage;
 use dates::Date;
 use names::Names;
@@ -163,7 +164,7 @@ impl Facts {
     }
 
     fn read_content(&mut self, content: &NodeContent) {
-        self.read(&content.overview);
+        self.read(&prompt::without_headings(&content.overview));
         let lists = [
             &content.files_mentioned,
             &content.key_findings,

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use treering_core::packing::{DetailLevel, HeaderStyle, Omission, SkipReason};
-use treering_core::{Message, Node, NodeContent, Slice, Timestamp, ToolCall, excerpt};
+use treering_core::{Message, Node, NodeContent, Slice, Timestamp, ToolCall, excerpt, prompt};
 
 use super::context_cache::ContextCache;
 
@@ -172,7 +172,10 @@ pub(super) fn node(node: &Node, detail: DetailLevel) -> String {
     }
     match detail {
         DetailLevel::Mention => quote(&mut block, &about(content)),
-        DetailLevel::Gist => quote(&mut block, &excerpt::head(content.overview.trim(), GIST_CHARS)),
+        DetailLevel::Gist => {
+            let text = prompt::without_headings(&content.overview);
+            quote(&mut block, &excerpt::head(text.trim(), GIST_CHARS));
+        }
         DetailLevel::Text => quote(&mut block, content.overview.trim()),
         DetailLevel::Details => {
             quote(&mut block, content.overview.trim());
@@ -186,7 +189,10 @@ pub(super) fn node(node: &Node, detail: DetailLevel) -> String {
 /// The topics of a node, in a few words.
 fn about(content: &NodeContent) -> String {
     match content.topics.as_slice() {
-        [] => excerpt::head(&treering_core::text::preview(&content.overview, 80), 60),
+        [] => {
+            let text = prompt::without_headings(&content.overview);
+            excerpt::head(&treering_core::text::preview(&text, 80), 60)
+        }
         topics => topics.iter().take(6).map(String::as_str).collect::<Vec<_>>().join(", "),
     }
 }

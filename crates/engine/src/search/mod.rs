@@ -24,7 +24,7 @@ use treering_core::ports::{
 };
 use treering_core::{
     ConversationId, ConversationState, Message, Node, Question, Role, ThreadName, Timestamp,
-    ToolCall,
+    ToolCall, prompt,
 };
 
 use crate::engine::Engine;
@@ -108,7 +108,7 @@ impl HitItem {
     fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Message(message) => Cow::Borrowed(&message.body.text),
-            Self::Node(node) => Cow::Borrowed(&node.content.overview),
+            Self::Node(node) => prompt::without_headings(&node.content.overview),
             Self::ToolCall(call) => Cow::Owned(call_text(call)),
         }
     }

@@ -1,6 +1,6 @@
 //! The searchable texts of items.
 
-use treering_core::{ContentHash, Node, ToolCall};
+use treering_core::{ContentHash, Node, ToolCall, prompt};
 
 /// Maximum indexed length of a text, in bytes.
 const LONGEST: usize = 100_000;
@@ -20,7 +20,7 @@ pub(crate) fn node_text(node: &Node) -> String {
         &content.key_findings,
         &content.decisions,
     ];
-    let mut text = content.overview.clone();
+    let mut text = prompt::without_headings(&content.overview).into_owned();
     for item in lists.into_iter().flatten() {
         text.push('\n');
         text.push_str(item);

@@ -3,10 +3,9 @@
 
 use std::time::Instant;
 
-use treering_core::ports::{JobFilter, StoreResult};
 use treering_core::{
     Job, JobEvent, JobEventKind, JobKind, JobState, Node, NodeSpec, Provenance, ProviderError,
-    Reader, RetryAdvice, Timestamp, Write,
+    RetryAdvice, Timestamp, Write,
 };
 
 use super::{JobOutcome, Worker};
@@ -148,7 +147,7 @@ fn finish(
         let planner = TreePlanner { reader, key: &key, policy: &policy, now };
         let (mut node, before) = (node.clone(), conversation.tree_state.clone());
         let follows = planner.plan_parent(&mut conversation, &mut node)?;
-        let mut line = released(reader, &job, &node, now)?;
+        let mut line = released(&job, &node, now);
         line.text.push_str(&note);
         if conversation.tree_state != before {
             writes.push(Write::PutConversation(conversation));
@@ -173,23 +172,16 @@ fn discard_stale_job(engine: &Engine, job: &Job) -> Result<JobOutcome> {
     })
 }
 
-/// The event that records the job's result, its duration and the number of remaining jobs.
-fn released(reader: &dyn Reader, job: &Job, node: &Node, now: Timestamp) -> StoreResult<JobEvent> {
-    const COUNTED: usize = 20;
-    let filter = JobFilter { limit: COUNTED + 2, ..JobFilter::of(job.conversation) };
-    let remain = reader.jobs(&filter)?.iter().filter(|other| other.id != job.id).count();
-    let remain = if remain > COUNTED { format!("more than {COUNTED}") } else { remain.to_string() };
-    let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
+/// The event that records the job's result.
+fn released(job: &Job, node: &Node, now: Timestamp) -> JobEvent {
     let (kind, from, to, by) = (&job.kind, node.source.chars, node.chars, &node.provenance.by);
-    let text = format!(
-        "{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain"
-    );
-    Ok(JobEvent {
+    let text = format!("{kind} done by {by}: {from} → {to} chars");
+    JobEvent {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
         kind: JobEventKind::Release,
         text,
         took_ms: Some(node.provenance.took_ms),
-    })
+    }
 }

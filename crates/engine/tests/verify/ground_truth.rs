@@ -28,7 +28,7 @@ pub(super) const TENANTS: &[Damage] = &[
         kind: "a counter that is behind",
         plant: "UPDATE tenants SET seq = 103 WHERE name = 'default'",
         finds: &[
-            "store: conversation quay: log line 59 has sequence number 104, but the latest of its tenant \
+            "store: conversation quay: log line 61 has sequence number 105, but the latest of its tenant \
              is 103",
         ],
         after_repair: Clean,
@@ -301,7 +301,7 @@ pub(super) const MESSAGES: &[Damage] = &[
         plant: "UPDATE messages SET seq = 999 WHERE external_id = 'harbour-ask-3'",
         finds: &[
             "store: conversation harbour: message #6 has sequence number 999, but the latest of its \
-             tenant is 104",
+             tenant is 105",
         ],
         after_repair: Clean,
     },

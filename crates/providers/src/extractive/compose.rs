@@ -1,11 +1,13 @@
-//! Composition: arranges the selected units in the form of their strategy.
+//! Composition: arranges the selected units in the sections of their strategy. Title and
+//! participants of the conversation are ignored, so that renaming it does not change its tree.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use treering_core::prompt::{self, SummaryPart, SummarySection};
 use treering_core::{Strategy, SummaryRequest, sentence, word_weight};
 
-use super::cues::SpeechAct;
+use super::cues::{self, SpeechAct};
 use super::rendering::RenderedUnit;
 use super::select::Pick;
 use super::unit::{SourceDocument, Unit};
@@ -45,13 +47,72 @@ impl Composer<'_> {
         let short =
             self.target.is_none_or(|target| target < MIN_CHARS_FOR_HEADINGS) || picks.len() < 5;
         match self.brief.strategy {
-            Strategy::Chronological => self.chronological(&order),
-            Strategy::Concise => self.paragraph(&order),
+            Strategy::Chronological if short => self.timeline(&order),
             _ if short => self.paragraph(&order),
-            Strategy::Detailed => self.detailed(&order),
-            Strategy::Thematic => self.thematic(&order),
-            Strategy::Executive => self.executive(&order),
-            Strategy::Technical => self.technical(&order),
+            _ => self.sections(&order),
+        }
+    }
+
+    /// The sections of the strategy that have any content.
+    fn sections(&self, picks: &[&Pick]) -> String {
+        let strategy = self.brief.strategy;
+        let lead = self.lead(picks);
+        let part = |pick: &Pick| {
+            if lead.contains(&pick) { SummaryPart::Overview } else { self.part(pick) }
+        };
+        let mut blocks = Vec::new();
+        for section in prompt::sections(strategy) {
+            let own: Vec<&Pick> =
+                picks.iter().filter(|pick| section.parts.contains(&part(pick))).copied().collect();
+            let body = match (section.parts[0], strategy) {
+                (SummaryPart::Overview, Strategy::Thematic) => self.themes(&own),
+                (SummaryPart::Overview, Strategy::Chronological) => self.timeline(&own),
+                (SummaryPart::Overview, _) => self.paragraph(&own),
+                (SummaryPart::Technical, _) => self.technical(&own),
+                (SummaryPart::Findings, Strategy::Executive) => self.numbered(&own),
+                _ => self.bullets(&own),
+            };
+            if !body.is_empty() {
+                blocks.push(format!("{}{}\n{body}", SummarySection::MARK, section.heading));
+            }
+        }
+        blocks.join("\n\n")
+    }
+
+    /// The units of the opening paragraph: the plain statements with the highest gain.
+    fn lead<'p>(&self, picks: &[&'p Pick]) -> Vec<&'p Pick> {
+        if !matches!(self.brief.strategy, Strategy::Detailed | Strategy::Executive) {
+            return Vec::new();
+        }
+        let is_plain = |pick: &&&Pick| self.part(pick) == SummaryPart::Findings;
+        let mut plain: Vec<&Pick> = picks.iter().filter(is_plain).copied().collect();
+        plain.sort_by(|one, other| other.gain.total_cmp(&one.gain));
+        let room = self.target.unwrap_or_default() * 2 / 5;
+        let mut used = 0;
+        let mut lead: Vec<&Pick> = Vec::new();
+        for pick in plain {
+            used += self.rendered[pick.unit].chars() + 1;
+            if used > room && !lead.is_empty() {
+                break;
+            }
+            lead.push(pick);
+        }
+        lead
+    }
+
+    /// The part of a summary that a unit belongs to.
+    fn part(&self, pick: &Pick) -> SummaryPart {
+        let unit = self.unit(pick);
+        match unit.act {
+            SpeechAct::Decision => SummaryPart::Decisions,
+            SpeechAct::Action => SummaryPart::Actions,
+            SpeechAct::Open => SummaryPart::Unresolved,
+            SpeechAct::Question if unit.unanswered => SummaryPart::Unresolved,
+            _ if is_technical(unit) => SummaryPart::Technical,
+            _ if self.brief.strategy == Strategy::Thematic && !cues::is_finding(&unit.text) => {
+                SummaryPart::Overview
+            }
+            _ => SummaryPart::Findings,
         }
     }
 
@@ -88,53 +149,15 @@ impl Composer<'_> {
             .join("\n")
     }
 
-    /// A paragraph of the units with the highest gain, then the others under headings by speech
-    /// act.
-    fn detailed(&self, picks: &[&Pick]) -> String {
-        let is_plain =
-            |pick: &&&Pick| !matches!(self.heading(pick), Some(heading) if heading != KEY_POINTS);
-        let mut plain: Vec<&Pick> = picks.iter().filter(is_plain).copied().collect();
-        plain.sort_by(|one, other| other.gain.total_cmp(&one.gain));
-        let room = self.target.unwrap_or_default() * 2 / 5;
-        let mut used = 0;
-        let mut head: Vec<&Pick> = Vec::new();
-        for pick in plain {
-            used += self.rendered[pick.unit].chars() + 1;
-            if used > room && !head.is_empty() {
-                break;
-            }
-            head.push(pick);
-        }
-        head.sort_by_key(|pick| pick.unit);
-        let rest: Vec<&Pick> = picks.iter().filter(|pick| !head.contains(pick)).copied().collect();
-        let mut blocks = vec![self.paragraph(&head)];
-        for heading in [KEY_POINTS, "Decisions", "Action items", "Technical details", "Unresolved"]
-        {
-            let own: Vec<&Pick> =
-                rest.iter().filter(|pick| self.heading(pick) == Some(heading)).copied().collect();
-            if !own.is_empty() {
-                blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
-            }
-        }
-        blocks.retain(|block| !block.is_empty());
-        blocks.join("\n\n")
-    }
-
-    /// The heading of a unit in a detailed text.
-    fn heading(&self, pick: &Pick) -> Option<&'static str> {
-        let unit = self.unit(pick);
-        Some(match unit.act {
-            SpeechAct::Decision => "Decisions",
-            SpeechAct::Action => "Action items",
-            SpeechAct::Open => "Unresolved",
-            SpeechAct::Question if unit.unanswered => "Unresolved",
-            _ if is_technical(unit) => "Technical details",
-            _ => KEY_POINTS,
-        })
+    fn numbered(&self, picks: &[&Pick]) -> String {
+        let line = |(place, pick): (usize, &&Pick)| {
+            format!("{}. {}", place + 1, self.rendered(pick).line())
+        };
+        picks.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// Groups units by theme: the word that most of the remaining units share.
-    fn thematic(&self, picks: &[&Pick]) -> String {
+    fn themes(&self, picks: &[&Pick]) -> String {
         let words: Vec<Vec<(String, &str)>> =
             picks.iter().map(|pick| self.words(&self.unit(pick).text)).collect();
         let topics: Vec<String> =
@@ -156,18 +179,16 @@ impl Composer<'_> {
                 rest.iter().filter(|place| has(place)).map(|place| picks[*place]).collect();
             let written =
                 rest.iter().flat_map(|place| &words[*place]).find(|(stem, _)| *stem == theme);
-            let heading = written.map_or_else(String::new, |(_, word)| capitalised(word));
-            blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
+            let name = written.map_or_else(String::new, |(_, word)| capitalised(word));
+            blocks.push(format!("**{name}**\n{}", self.bullets(&own)));
             rest.retain(|place| !has(place));
         }
+        // The points without a theme come first, because nothing below a theme ends it.
         let own: Vec<&Pick> = rest.iter().map(|place| picks[*place]).collect();
-        if !own.is_empty() && blocks.is_empty() {
-            return self.bullets(&own);
-        }
         if !own.is_empty() {
-            blocks.push(format!("Also:\n{}", self.bullets(&own)));
+            blocks.insert(0, self.bullets(&own));
         }
-        blocks.join("\n\n")
+        blocks.join("\n")
     }
 
     /// The words of a text that can name a theme, with their stems.
@@ -190,7 +211,7 @@ impl Composer<'_> {
     }
 
     /// In chronological order, one paragraph per day.
-    fn chronological(&self, picks: &[&Pick]) -> String {
+    fn timeline(&self, picks: &[&Pick]) -> String {
         let day = |pick: &&Pick| {
             self.unit(pick).at.to_minute().split(' ').next().unwrap_or_default().to_owned()
         };
@@ -202,59 +223,52 @@ impl Composer<'_> {
         days.iter().map(tell).collect::<Vec<_>>().join("\n")
     }
 
-    /// Results, decisions, next steps and open points.
-    fn executive(&self, picks: &[&Pick]) -> String {
-        let place = |pick: &&&Pick| match self.unit(pick).act {
-            SpeechAct::Decision => 1,
-            SpeechAct::Action => 2,
-            SpeechAct::Open | SpeechAct::Question => 3,
-            SpeechAct::Statement | SpeechAct::Finding | SpeechAct::Courtesy => 0,
-        };
-        let mut blocks = Vec::new();
-        for (number, heading) in
-            ["Results", "Decisions", "Next steps", "Open"].into_iter().enumerate()
-        {
-            let own: Vec<&Pick> =
-                picks.iter().filter(|pick| place(pick) == number).copied().collect();
-            if !own.is_empty() {
-                blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
-            }
-        }
-        blocks.join("\n\n")
-    }
-
-    /// Files and identifiers, then the points.
+    /// Files, functions and concepts, then the technical points. A text without any of the
+    /// others has no concepts either.
     fn technical(&self, picks: &[&Pick]) -> String {
-        let room = self.target.unwrap_or_default() / 8;
-        let mut blocks = Vec::new();
-        for (heading, list) in [("Files", self.files), ("Identifiers", self.identifiers)] {
-            let mut line = String::new();
-            for item in list.iter().take_while(|item| item.len() < room) {
-                if line.len() + item.len() + 2 > room {
-                    break;
-                }
-                line.push_str(if line.is_empty() { "" } else { ", " });
-                line.push_str(item);
+        let mut room = self.target.unwrap_or_default() / 8;
+        let mut lines = Vec::new();
+        let lists = [(FILES, self.files), (FUNCTIONS, self.identifiers), (CONCEPTS, self.topics)];
+        for (name, list) in lists {
+            if name == CONCEPTS && lines.is_empty() && picks.is_empty() {
+                break;
             }
-            if !line.is_empty() {
-                blocks.push(format!("{heading}: {line}"));
-            }
+            let line = list_line(name, list, room);
+            room = room.saturating_sub(line.chars().count());
+            lines.extend((!line.is_empty()).then_some(line));
         }
-        let (technical, other): (Vec<&Pick>, Vec<&Pick>) =
-            picks.iter().partition(|pick| is_technical(self.unit(pick)));
-        for (heading, own) in [("Technical points", technical), ("State", other)] {
-            if !own.is_empty() {
-                blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
-            }
-        }
-        blocks.join("\n\n")
+        lines.extend((!picks.is_empty()).then(|| self.bullets(picks)));
+        lines.join("\n")
     }
+}
+
+const FILES: &str = "- Files: ";
+const FUNCTIONS: &str = "- Functions: ";
+const CONCEPTS: &str = "- Concepts: ";
+
+/// Whether a sentence of a child's overview is a line of files, functions or concepts, which the
+/// child also has as lists.
+pub(super) fn is_list_line(sentence: &str) -> bool {
+    [FILES, FUNCTIONS, CONCEPTS].iter().any(|name| sentence.starts_with(name[2..].trim_end()))
+}
+
+/// As many items as fit into `room` characters, on one line; empty if none fits.
+fn list_line(name: &str, list: &[String], room: usize) -> String {
+    let mut line = String::new();
+    let mut used = name.len();
+    for item in list {
+        used += item.chars().count() + 2;
+        if used > room {
+            break;
+        }
+        line.push_str(if line.is_empty() { name } else { ", " });
+        line.push_str(item);
+    }
+    line
 }
 
 /// Maximum number of themes.
 const MAX_THEMES: usize = 6;
-
-const KEY_POINTS: &str = "Key points";
 
 /// Whether a unit is code or mentions files or code.
 pub(super) fn is_technical(unit: &Unit) -> bool {

@@ -291,6 +291,11 @@ pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     SpeechAct::Statement
 }
 
+/// Whether a sentence reports a finding or an outcome.
+pub(super) fn is_finding(text: &str) -> bool {
+    has_any(&Lower::of(text), &FINDINGS)
+}
+
 /// Whether a reply leaves the question open.
 pub(super) fn leaves_open(text: &str) -> bool {
     has_any(&Lower::of(text), &UNSURE)

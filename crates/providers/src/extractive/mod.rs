@@ -14,7 +14,7 @@ mod unit;
 
 use treering_core::facts::Facts;
 use treering_core::{
-    NodeContent, Passage, ProviderError, Summarizer, SummaryLength, SummaryRequest,
+    NodeContent, Passage, ProviderError, Summarizer, SummaryLength, SummaryRequest, prompt,
 };
 
 use compose::Composer;
@@ -66,7 +66,7 @@ impl Summarizer for Extractive {
         let (mut overview, mut picks) = parts.compose(picks);
         // Two sentences that are faithful on their own may still join into a false date or
         // name.
-        while picks.len() > 1 && !is_grounded(&overview) {
+        while picks.len() > 1 && !is_grounded(&prompt::without_headings(&overview)) {
             picks.pop();
             (overview, picks) = parts.compose(picks);
         }

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use treering_core::acceptance::{accept, fidelity};
-use treering_core::{Level, MessagePassage, NodePassage, Role, Strategy, Timestamp, ToolPassage};
+use treering_core::{
+    Level, MessagePassage, NodePassage, Role, SessionInfo, Strategy, Timestamp, ToolPassage,
+};
 
 use super::*;
 
@@ -26,7 +28,7 @@ fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRe
         }
     };
     let passages = lines.iter().map(passage).collect();
-    SummaryRequest::new(Level::FIRST, strategy, length, true, passages)
+    SummaryRequest::new(Level::FIRST, strategy, length, true, passages, SessionInfo::default())
 }
 
 fn summarize(brief: &SummaryRequest) -> NodeContent {
@@ -120,7 +122,14 @@ fn parent(strategy: Strategy, length: SummaryLength) -> SummaryRequest {
     };
     let passages =
         vec![child(&TIDES), child(&TIDES), child(&["Ana: The harbour office bought a new radio."])];
-    SummaryRequest::new(Level::FIRST.above(), strategy, length, true, passages)
+    SummaryRequest::new(
+        Level::FIRST.above(),
+        strategy,
+        length,
+        true,
+        passages,
+        SessionInfo::default(),
+    )
 }
 
 #[test]
@@ -140,6 +149,68 @@ fn levels_above_merge_what_the_children_say() {
         );
         assert!(content.overview.contains("radio"), "{strategy}: {}", content.overview);
         assert!(accept(&content, brief.facts(), brief.chars()).is_ok(), "{strategy}");
+    }
+}
+
+/// A request with every kind of point, long enough for headings.
+fn long(strategy: Strategy) -> SummaryRequest {
+    let lines: Vec<String> = (0..6)
+        .flat_map(|day| TIDES.map(|line| line.replace("Kerzavel", &format!("Kerzavel {day}"))))
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let mut brief = brief(strategy, SummaryLength::Keep(0.6), &lines);
+    brief.deduplicate = false;
+    brief
+}
+
+#[test]
+fn every_strategy_writes_its_own_sections() {
+    for strategy in Strategy::ALL {
+        let overview = summarize(&long(strategy)).overview;
+        let written: Vec<&str> =
+            overview.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let mut own = prompt::sections(strategy).iter().map(|section| section.heading);
+        assert!(written.len() >= 3, "{strategy}: {overview}");
+        assert!(written.iter().all(|heading| own.any(|own| own == *heading)), "{overview}");
+        assert!(!overview.contains("##\n\n##"), "a section is empty: {overview}");
+        check(&long(strategy));
+        let short = summarize(&brief(strategy, SummaryLength::Keep(0.5), &TIDES)).overview;
+        assert!(!short.contains("## "), "{strategy}: {short}");
+    }
+}
+
+#[test]
+fn files_and_functions_are_listed_once() {
+    let detailed = summarize(&long(Strategy::Detailed));
+    assert!(
+        detailed.overview.contains("## Technical Details\n- Files: src/tide.rs\n- Functions: "),
+        "{}",
+        detailed.overview
+    );
+    let moment = Timestamp::from_micros(1_772_441_000_000_000);
+    let child = NodePassage { range_start: moment, range_end: moment, content: detailed };
+    let above = SummaryRequest::new(
+        Level::FIRST.above(),
+        Strategy::Thematic,
+        SummaryLength::Keep(1.0),
+        true,
+        vec![Passage::Node(child)],
+        SessionInfo::default(),
+    );
+    let overview = summarize(&above).overview;
+    assert_eq!(overview.matches("Files: ").count(), 1, "{overview}");
+}
+
+#[test]
+fn a_new_title_changes_nothing() {
+    for strategy in Strategy::ALL {
+        let mut renamed = long(strategy);
+        renamed.session = SessionInfo {
+            title: Some("Berths and tides of Kerzavel".into()),
+            participants: vec!["Yann".into()],
+            ..SessionInfo::default()
+        };
+        assert_eq!(summarize(&renamed), summarize(&long(strategy)), "{strategy}");
     }
 }
 
@@ -211,7 +282,7 @@ proptest! {
         let passages: Vec<Passage> = passages.filter(|passage| {
             matches!(passage, Passage::Message(message) if message.text.chars().any(char::is_alphanumeric))
         }).collect();
-        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages, SessionInfo::default()));
     }
 
     #[test]
@@ -227,6 +298,6 @@ proptest! {
         let passages =
             texts.iter().enumerate().map(|(place, text)| passage(Role::User, Some(speakers[place % 2]), text));
         let passages = passages.collect();
-        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages, SessionInfo::default()));
     }
 }

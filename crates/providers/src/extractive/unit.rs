@@ -8,6 +8,7 @@ use treering_core::{
     MessagePassage, NodeContent, Passage, Role, SummaryRequest, Timestamp, word_weight,
 };
 
+use super::compose;
 use super::cues::{self, SpeechAct};
 
 /// A sentence that may be quoted.
@@ -146,7 +147,8 @@ impl SourceDocument {
 
     fn read(&mut self, text: &str, passage: usize, speaker: Option<usize>, at: Timestamp) {
         for piece in sentence::split(text) {
-            if piece.kind == SegmentKind::Heading {
+            let is_list = speaker.is_none() && compose::is_list_line(piece.text);
+            if piece.kind == SegmentKind::Heading || is_list {
                 continue;
             }
             // Text entirely in brackets annotates something that is not text.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use treering_core::NodeContent;
+use treering_core::prompt::{self, SummaryPart, SummarySection};
 
 /// Maximum number of items in a list.
 const MAX_LIST_ITEMS: usize = 40;
@@ -62,7 +63,7 @@ fn from_json(object: &Value) -> Option<NodeContent> {
             object.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         distinct(items.iter().filter_map(Value::as_str))
     };
-    Some(NodeContent {
+    let mut content = NodeContent {
         overview: overview.to_owned(),
         key_findings: list("key_findings"),
         decisions: list("decisions"),
@@ -70,7 +71,9 @@ fn from_json(object: &Value) -> Option<NodeContent> {
         unresolved: list("unresolved"),
         topics: list("topics"),
         ..NodeContent::default()
-    })
+    };
+    read_sections(&mut content);
+    Some(content)
 }
 
 /// Trimmed items without blanks and duplicates.
@@ -84,70 +87,104 @@ fn distinct<'a>(items: impl Iterator<Item = &'a str>) -> Vec<String> {
     list
 }
 
-/// A section of a summary.
+/// The meaning of a heading in an answer.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
-    Overview,
-    Findings,
-    Decisions,
-    Actions,
-    Unresolved,
+enum Heading {
+    /// A section of the summary.
+    Section(SummaryPart),
+    /// A list of topics beside the summary.
     Topics,
 }
 
-const HEADINGS: [(&str, Part); 15] = [
-    ("overview", Part::Overview),
-    ("summary", Part::Overview),
-    ("key points", Part::Findings),
-    ("key findings", Part::Findings),
-    ("technical details", Part::Findings),
-    ("decisions", Part::Decisions),
-    ("decisions made", Part::Decisions),
-    ("action items", Part::Actions),
-    ("next steps", Part::Actions),
-    ("to do", Part::Actions),
-    ("unresolved", Part::Unresolved),
-    ("unresolved questions", Part::Unresolved),
-    ("open questions", Part::Unresolved),
-    ("topics", Part::Topics),
-    ("themes", Part::Topics),
+/// Headings that models write beside those of [`prompt::sections`].
+const OTHER_HEADINGS: [(&str, Heading); 9] = [
+    ("summary", Heading::Section(SummaryPart::Overview)),
+    ("key findings", Heading::Section(SummaryPart::Findings)),
+    ("decisions", Heading::Section(SummaryPart::Decisions)),
+    ("to do", Heading::Section(SummaryPart::Actions)),
+    ("tasks", Heading::Section(SummaryPart::Actions)),
+    ("unresolved questions", Heading::Section(SummaryPart::Unresolved)),
+    ("open questions", Heading::Section(SummaryPart::Unresolved)),
+    ("topics", Heading::Topics),
+    ("tags", Heading::Topics),
 ];
 
-/// Parses text under headings. Without headings, all of it is the overview.
+/// Parses text under headings. The text is the overview, and its sections fill the lists.
+/// Without headings, all of it is the overview.
 fn from_headings(answer: &str) -> Option<NodeContent> {
     // A truncated JSON object is not prose.
     if answer.starts_with(['{', '[']) || answer.starts_with("```") {
         return None;
     }
-    let mut content = NodeContent::default();
-    let mut part = Part::Overview;
-    for line in answer.lines() {
+    let mut content = NodeContent { overview: answer.to_owned(), ..NodeContent::default() };
+    read_sections(&mut content);
+    Some(content)
+}
+
+/// Writes the headings of an overview in one way, and fills the lists that are empty from its
+/// sections.
+fn read_sections(content: &mut NodeContent) {
+    let mut overview: Vec<String> = Vec::new();
+    let mut found = NodeContent::default();
+    let (mut part, mut sections) = (Heading::Section(SummaryPart::Overview), 0);
+    for line in content.overview.lines() {
         let mut rest = line.trim();
-        if let Some((found, after)) = heading(rest) {
-            (part, rest) = (found, after);
+        if let Some((title, heading, after)) = heading(rest) {
+            if heading != Heading::Topics {
+                let gap = if overview.is_empty() { "" } else { "\n" };
+                overview.push(format!("{gap}{}{title}", SummarySection::MARK));
+                sections += 1;
+            }
+            (part, rest) = (heading, after);
         }
         if rest.is_empty() || is_preamble(rest) {
             continue;
         }
-        let item = rest.trim_start_matches(['-', '*', '•', ' ']).to_owned();
-        match part {
-            Part::Overview => {
-                let gap = if content.overview.is_empty() { "" } else { "\n" };
-                content.overview.push_str(gap);
-                content.overview.push_str(rest);
+        let point = without_marker(rest);
+        let Heading::Section(kind) = part else {
+            found.topics.extend(point.split(", ").map(str::to_owned));
+            continue;
+        };
+        overview.push(rest.to_owned());
+        match kind {
+            SummaryPart::Overview => {}
+            SummaryPart::Findings | SummaryPart::Technical => {
+                found.key_findings.push(point.to_owned());
             }
-            Part::Findings => content.key_findings.push(item),
-            Part::Decisions => content.decisions.push(item),
-            Part::Actions => content.action_items.push(item),
-            Part::Unresolved => content.unresolved.push(item),
-            Part::Topics => content.topics.extend(item.split(", ").map(str::to_owned)),
+            SummaryPart::Decisions => found.decisions.push(point.to_owned()),
+            SummaryPart::Actions => found.action_items.push(point.to_owned()),
+            SummaryPart::Unresolved => found.unresolved.push(point.to_owned()),
         }
     }
-    Some(content)
+    // One section needs no heading.
+    if sections == 1 && overview.first().is_some_and(|line| line.starts_with(SummarySection::MARK))
+    {
+        overview.remove(0);
+    }
+    content.overview = overview.join("\n");
+    for (list, found) in [
+        (&mut content.key_findings, found.key_findings),
+        (&mut content.decisions, found.decisions),
+        (&mut content.action_items, found.action_items),
+        (&mut content.unresolved, found.unresolved),
+        (&mut content.topics, found.topics),
+    ] {
+        if list.is_empty() {
+            *list = distinct(found.iter().map(String::as_str));
+        }
+    }
 }
 
-/// The section that a line introduces, and the rest of the line.
-fn heading(line: &str) -> Option<(Part, &str)> {
+/// A line without the marker of a list item.
+fn without_marker(line: &str) -> &str {
+    let item = line.trim_start_matches(['-', '*', '•', ' ']);
+    let rest = item.trim_start_matches(|c: char| c.is_ascii_digit());
+    let numbered = rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") "));
+    numbered.filter(|_| rest.len() < item.len()).unwrap_or(item)
+}
+
+/// The heading in a line: its title, its meaning, and the rest of the line.
+fn heading(line: &str) -> Option<(&str, Heading, &str)> {
     let is_mark = |c: char| "#*-_ ".contains(c);
     let bare = line.trim_start_matches(is_mark);
     let is_marked = line.starts_with(['#', '*', '-']);
@@ -156,9 +193,15 @@ fn heading(line: &str) -> Option<(Part, &str)> {
         None if is_marked => (bare, ""),
         None => return None,
     };
-    let title = title.trim_matches(|c| is_mark(c) || c == ':').to_lowercase();
-    let (_, part) = HEADINGS.iter().find(|(word, _)| *word == title)?;
-    Some((*part, rest.trim_start_matches(['*', '_']).trim()))
+    let title = title.trim_matches(|c| is_mark(c) || c == ':');
+    let own = prompt::section(title)
+        .and_then(|section| Some((section.heading, Heading::Section(*section.parts.first()?))));
+    let other = || {
+        let is = |(word, _): &&(&str, Heading)| word.eq_ignore_ascii_case(title);
+        OTHER_HEADINGS.iter().find(is).map(|(_, heading)| (title, *heading))
+    };
+    let (title, meaning) = own.or_else(other)?;
+    Some((title, meaning, rest.trim_start_matches(['*', '_']).trim()))
 }
 
 /// Whether a line only announces the text that follows.
@@ -216,16 +259,40 @@ mod tests {
     }
 
     #[test]
-    fn headings_are_read() {
+    fn sections_stay_in_the_overview_and_fill_the_lists() {
         let content = check(
-            "Here is the summary:\n\n## Overview\nAna moved the gauge.\nIt works.\n\n**Decisions:**\n- Port 7410.\n\
-             - Action items: tell Bob\n### Open questions\n* Who pays?\nTopics: harbour, gauges",
-            "Ana moved the gauge.\nIt works.",
+            "Here is the summary:\n\n## Overview\nAna moved the gauge.\nIt works.\n\n\
+             **Decisions:**\n- Port 7410.\n- Action items: tell Bob\n### Open questions\n\
+             * Who pays?\nTopics: harbour, gauges",
+            "## Overview\nAna moved the gauge.\nIt works.\n\n## Decisions\n- Port 7410.\n\n\
+             ## Action Items\ntell Bob\n\n## Open questions\n* Who pays?",
         );
         assert_eq!(content.decisions, ["Port 7410."]);
         assert_eq!(content.action_items, ["tell Bob"]);
         assert_eq!(content.unresolved, ["Who pays?"]);
         assert_eq!(content.topics, ["harbour", "gauges"]);
+        check("## Overview\nAna moved it.", "Ana moved it.");
+    }
+
+    #[test]
+    fn every_section_of_every_strategy_is_read() {
+        for strategy in treering_core::Strategy::ALL {
+            for section in prompt::sections(strategy) {
+                let answer = format!(
+                    r###"{{"overview": "Ana moved it.\n## {}\n1. The gauge", "topics": []}}"###,
+                    section.heading
+                );
+                let content = content(&answer).unwrap();
+                let list = match section.parts[0] {
+                    SummaryPart::Overview => continue,
+                    SummaryPart::Findings | SummaryPart::Technical => content.key_findings,
+                    SummaryPart::Decisions => content.decisions,
+                    SummaryPart::Actions => content.action_items,
+                    SummaryPart::Unresolved => content.unresolved,
+                };
+                assert_eq!(list, ["The gauge"], "{strategy}: {}", section.heading);
+            }
+        }
     }
 
     #[test]

@@ -103,12 +103,29 @@ impl Service {
             // No worker of this process can clear the gate while the store refuses writes.
             if status.is_clear() || started.elapsed() >= timeout || self.engine.failure().is_some()
             {
+                if left.is_some() {
+                    self.log_end_of_wait(id, &status, started.elapsed());
+                }
                 return Ok(status);
+            }
+            if left.is_none() {
+                let pending = status.describe(self.engine.clock().now());
+                tracing::info!(conversation = %id, pending, "waiting for critical operations");
             }
             if left.replace(status.pending.len()) != Some(status.pending.len()) {
                 report(status.pending.len()).await;
             }
             tokio::time::sleep(GATE_POLL_INTERVAL).await;
+        }
+    }
+
+    fn log_end_of_wait(&self, id: ConversationId, status: &GateStatus, waited: Duration) {
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        if status.is_clear() {
+            tracing::info!(conversation = %id, waited_ms, "critical operations complete");
+        } else {
+            let pending = status.describe(self.engine.clock().now());
+            tracing::warn!(conversation = %id, waited_ms, pending, "timeout: still pending");
         }
     }
 

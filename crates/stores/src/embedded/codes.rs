@@ -66,6 +66,7 @@ pub(super) const fn event_code(event: JobEventKind) -> i64 {
         JobEventKind::Update => 5,
         JobEventKind::Ask => 6,
         JobEventKind::Updated => 7,
+        JobEventKind::Clear => 8,
     }
 }
 
