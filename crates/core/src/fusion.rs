@@ -75,6 +75,13 @@ impl Signals {
     }
 }
 
+/// A score in percent. Scores are not calibrated and may exceed 1; the best one then counts as
+/// 100 %.
+#[must_use]
+pub fn relevance_percent(score: f32, best: f32) -> u32 {
+    ((score / best.max(1.0)).clamp(0.0, 1.0) * 100.0).round() as u32
+}
+
 /// The inverse document frequency of a term that `holding` of `items` contain.
 #[must_use]
 pub fn idf(items: u32, holding: u32) -> f32 {

@@ -6,11 +6,11 @@
 
 use proptest::prelude::*;
 use treering_core::packing::{
-    BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceKey,
-    PieceSource, Profile, RecallCandidate, Section, SectionSource, SkipReason, pack,
-    stable_prefix_end,
+    BlockStyle, BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece,
+    PieceKey, PieceSource, Profile, RecallCandidate, Section, SectionSource, SkipReason, Strand,
+    pack, stable_prefix_end,
 };
-use treering_core::{Level, MessageIdx, Slice, TextPosition};
+use treering_core::{Level, MessageIdx, Slice, TextPosition, TurnNo};
 
 /// A tree over messages, given the size of each message, the messages per window and the nodes
 /// per group.
@@ -33,6 +33,7 @@ impl Wood {
             from: TextPosition { idx: at, offset: 0 },
             until: TextPosition::after(at),
             weight: size,
+            chars: size,
             costs: gist.into_iter().chain([(DetailLevel::Text, size + 5)]).collect(),
             min_expanded_cost: None,
         }
@@ -52,6 +53,7 @@ impl Wood {
             from: place(from),
             until: place(until),
             weight,
+            chars: weight,
             costs: [
                 (DetailLevel::Mention, 20),
                 (DetailLevel::Gist, 40),
@@ -62,6 +64,32 @@ impl Wood {
             .collect(),
             min_expanded_cost: Some(20),
         }
+    }
+
+    /// A turn: two messages.
+    fn turn_of(&self, idx: usize) -> Piece {
+        let (from, until) = (idx / 2 * 2, (idx / 2 * 2 + 2).min(self.sizes.len()));
+        let size: u32 = self.sizes[from..until].iter().sum();
+        let place = |idx: usize| TextPosition { idx: MessageIdx(idx as u32), offset: 0 };
+        let gist = (size > 60).then_some((DetailLevel::Gist, 40));
+        Piece {
+            key: PieceKey::Turn(TurnNo(idx as u32 / 2)),
+            from: place(from),
+            until: place(until),
+            weight: size,
+            chars: size,
+            costs: gist.into_iter().chain([(DetailLevel::Text, size + 9)]).collect(),
+            min_expanded_cost: None,
+        }
+    }
+
+    /// The nodes over a message.
+    fn nodes_over(&self, idx: usize) -> Vec<Piece> {
+        let levels = (1..=self.height()).filter(|level| {
+            let width = self.width(*level);
+            (idx / width + 1) * width <= self.settled
+        });
+        levels.map(|level| self.node(level, idx / self.width(level))).collect()
     }
 
     fn height(&self) -> u8 {
@@ -122,15 +150,51 @@ impl PieceSource for Wood {
         Ok((0..nodes).map(|ordinal| self.node(level.number(), ordinal)).collect())
     }
 
-    fn hits(&mut self) -> Result<Vec<RecallCandidate>, Self::Error> {
-        let hit = |(rank, (idx, score)): (usize, &(usize, u32))| RecallCandidate {
-            piece: self.message(*idx),
-            score: *score as f32,
-            rank: rank as u32,
-            reason: PackReason::Hit,
-            day: (*idx / 10) as i64,
+    fn latest_turns(&mut self, turns: usize) -> Result<Vec<Piece>, Self::Error> {
+        let all = self.sizes.len().div_ceil(2);
+        Ok((all.saturating_sub(turns)..all).map(|turn| self.turn_of(2 * turn)).collect())
+    }
+
+    fn strands(
+        &mut self,
+        _: PieceKey,
+        (from, until): (TextPosition, TextPosition),
+    ) -> Result<Vec<Strand>, Self::Error> {
+        Ok(vec![Strand { thread: 0, from, until }])
+    }
+
+    fn styled(&mut self, piece: Piece, _: BlockStyle) -> Piece {
+        piece
+    }
+
+    fn hits(&mut self, style: BlockStyle) -> Result<Vec<RecallCandidate>, Self::Error> {
+        let mut candidates: Vec<RecallCandidate> = Vec::new();
+        let mut add = |piece: Piece, score: u32, rank: usize, reason: PackReason| {
+            if candidates.iter().all(|it| it.piece.key != piece.key) {
+                let (score, rank) = (score as f32, rank as u32);
+                let day = i64::from(piece.from.idx.0 / 10);
+                candidates.push(RecallCandidate { piece, score, rank, reason, day, style });
+            }
         };
-        Ok(self.hits.iter().enumerate().map(hit).collect())
+        for (rank, (idx, score)) in self.hits.iter().enumerate() {
+            let piece = match style {
+                BlockStyle::Record => self.message(*idx),
+                BlockStyle::Labelled | BlockStyle::Previous => self.turn_of(*idx),
+            };
+            add(piece, *score, rank, PackReason::Hit);
+        }
+        for (rank, (idx, score)) in self.hits.iter().enumerate() {
+            self.nodes_over(*idx)
+                .into_iter()
+                .for_each(|node| add(node, *score, rank, PackReason::Hit));
+            let beside = [idx.checked_sub(1), Some(idx + 1)].into_iter().flatten();
+            for next in beside.filter(|next| *next < self.sizes.len()) {
+                if style == BlockStyle::Record {
+                    add(self.message(next), *score, rank, PackReason::Neighbour);
+                }
+            }
+        }
+        Ok(candidates)
     }
 
     fn cost_of_hit(
@@ -224,13 +288,96 @@ proptest! {
         prop_assert!(plan.cost <= budget);
         let items: u32 = plan.items().map(|item| item.cost).sum();
         prop_assert!(items <= plan.cost, "{items} {}", plan.cost);
-        for section in &plan.sections {
-            prop_assert!(section.is_sorted_by_key(|item| (item.from, item.until)));
+        let sections = Profile::named(profile, 400).unwrap().sections;
+        for (section, items) in sections.iter().zip(&plan.sections) {
+            match section.take {
+                SectionSource::Search => prop_assert!(items.is_sorted_by(|a, b| a.score >= b.score)),
+                _ => prop_assert!(items.is_sorted_by_key(|item| (item.from, item.until))),
+            }
         }
         prop_assert_eq!(&plan, &packed(&wood, profile, budget), "the same again");
-        let quotes = |item: &&PackedItem| !matches!(item.reason, PackReason::Hit | PackReason::Neighbour);
-        let covered = covered(plan.items().filter(quotes));
+        // A hit is a quotation, and an overview may overlap.
+        let told = sections.iter().zip(&plan.sections);
+        let told = told.filter(|(section, _)| !section.take.is_volatile() && !section.overlap);
+        let covered = covered(told.flat_map(|(_, items)| items));
         prop_assert!(covered.windows(2).all(|pair| pair[0] < pair[1]), "{profile} says nothing twice");
+    }
+
+    /// Neighbours once filled the budget although their hits were not in.
+    #[test]
+    fn neighbours_come_only_with_their_hit(mut wood in woods(), budget in budgets(), limit in 0_u32..6) {
+        let recall = Section { limit: Some(limit), ..Section::new(SectionSource::Recall) };
+        let profile = Profile { name: "hits".into(), sections: vec![recall] };
+        let allotment = BudgetSplit::new(budget, 0, true, u64::MAX / 2);
+        let plan = pack(&mut wood, &profile, &[0], budget, &allotment).unwrap();
+        let hits: Vec<u32> =
+            plan.items().filter(|it| it.reason == PackReason::Hit).map(|it| it.span().0).collect();
+        prop_assert!(hits.len() <= limit as usize);
+        for item in plan.items().filter(|it| it.reason == PackReason::Neighbour) {
+            let idx = item.span().0;
+            prop_assert!(hits.iter().any(|hit| hit.abs_diff(idx) == 1), "{idx} stands alone");
+        }
+    }
+
+    /// Nodes that overlapped were once dropped together with messages that nothing else covered.
+    #[test]
+    fn a_node_that_overlaps_is_trimmed_and_nothing_is_lost_while_it_fits(
+        wood in woods(),
+        budget in budgets(),
+        profile in prop::sample::select(vec!["tiered", "documentation", "frontier"]),
+    ) {
+        let mut wood = wood;
+        wood.settled = wood.sizes.len();
+        let plan = packed(&wood, profile, budget);
+        let lost: u32 = plan
+            .left_out
+            .iter()
+            .filter(|it| it.why == SkipReason::NotAskedFor)
+            .map(|it| it.until - it.from)
+            .sum();
+        // With fewer than 2000 tokens left, `tiered` stops after level 3.
+        let stops = profile == "tiered" && !plan.sections[0].is_empty();
+        let free = budget - plan.cost;
+        // The smallest piece costs 20 as a mention; a heading 4 and a run header 12. The
+        // messages are the dearest: at most 65 without a gist, and 30 with one.
+        prop_assert!(lost == 0 || stops || free < 65 + 4 + 12, "{lost} lost, {free} free");
+    }
+
+    #[test]
+    fn level_three_is_where_the_seeds_put_it(
+        sizes in prop::collection::vec(20_u32..60, 120..200),
+        budget in 1500_u32..6000,
+    ) {
+        let wood = Wood { settled: sizes.len(), sizes, window: 3, group: 3, hits: Vec::new() };
+        let last = wood.settled / wood.width(3) - 1;
+        for profile in ["tiered", "documentation"] {
+            let plan = packed(&wood, profile, budget);
+            let is_top = |item: &&PackedItem| item.key == wood.node(3, last).key;
+            let sections = Profile::named(profile, 400).unwrap().sections;
+            let at = plan.sections.iter().position(|items| items.iter().any(|it| is_top(&it)));
+            prop_assert_eq!(at.and_then(|at| sections[at].level), Some(3), "{} {}", profile, budget);
+            // In `tiered`, level 2 needs 2000 tokens after the latest messages.
+            let recent = plan.sections.last().unwrap().iter().map(|it| it.cost).sum::<u32>();
+            let has_level_2 = plan.items().any(|it| it.key.level() == 2);
+            let is_ample = profile == "documentation" || budget - recent - 4 >= 2000;
+            prop_assert_eq!(has_level_2, is_ample, "{} {}", profile, budget);
+        }
+    }
+
+    #[test]
+    fn a_search_keeps_the_quota_of_each_level(wood in woods(), budget in budgets()) {
+        let plan = packed(&wood, "semantic", budget);
+        let quotas = [10, 5, 3, 1, 1, 1, 1];
+        for (level, quota) in quotas.into_iter().enumerate() {
+            let taken = plan.items().filter(|it| usize::from(it.key.level()) == level).count();
+            prop_assert!(taken <= quota, "{taken} of level {level}");
+        }
+        if budget > 2900 && !wood.hits.is_empty() {
+            let turns: std::collections::BTreeSet<usize> =
+                wood.hits.iter().map(|(idx, _)| idx / 2).collect();
+            let taken = plan.items().filter(|it| it.key.level() == 0).count();
+            prop_assert!(taken > 0 && taken <= turns.len());
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use treering_core::chat::{ChatMessage, ChatRequest, FinishReason, Usage};
 use treering_core::packing::Profile;
+use treering_core::ports::Span;
 use treering_core::spend::Metered;
 use treering_core::{
     ChatModel, ConversationId, Entry, EntryOutcome, Json, MessageIdx, NewMessage, ProviderError,
@@ -107,8 +108,8 @@ impl Agent {
         text: &str,
         mut call: impl FnMut(&dyn ChatModel, &ChatRequest) -> (Answered, String),
     ) -> Result<Reply> {
-        let context = self.context(conversation, text)?;
-        let thread: ThreadName = context.receipt.thread.parse()?;
+        let thread = self.latest_thread(conversation)?;
+        let context = self.context(conversation, &thread, text)?;
         let question = self.store(conversation, &thread, Role::User, text, None)?;
         let request = ChatRequest {
             max_tokens: self.settings.max_tokens,
@@ -157,8 +158,26 @@ impl Agent {
         }
     }
 
-    fn context(&self, conversation: ConversationId, query: &str) -> Result<Context> {
+    /// The thread of the last message, which the turn continues.
+    fn latest_thread(&self, conversation: ConversationId) -> Result<ThreadName> {
+        let reader = self.engine.reader()?;
+        let found = reader.conversation(conversation)?;
+        let found = found.ok_or_else(|| Error::no_conversation(conversation))?;
+        let Some(last) = found.totals.messages.checked_sub(1) else {
+            return Ok(ThreadName::main());
+        };
+        let last = reader.messages(conversation, Span::starting(MessageIdx(last), 1))?.pop();
+        Ok(last.map(|message| message.thread).unwrap_or_default())
+    }
+
+    fn context(
+        &self,
+        conversation: ConversationId,
+        thread: &ThreadName,
+        query: &str,
+    ) -> Result<Context> {
         let mut request = ContextRequest::new(conversation);
+        request.thread = Some(thread.clone());
         request.query = Some(query.to_owned());
         request.budget = self.settings.budget.unwrap_or(request.budget);
         request.gate_timeout = self.settings.gate_timeout;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Barrier};
 use common::{engine_with_defaults, engine_with_policy, open, open_with, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::{
-    ConversationId, ConversationState, Embedder, Entry, NewMessage, Policy, ProviderError, Role,
-    TenantId, ThreadName, Timestamp,
+    Assignment, ConversationId, ConversationState, Coverage, Embedder, Entry, NewMessage, Node,
+    Policy, ProviderError, Role, TenantId, ThreadName, Timestamp,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, Hit, HitItem, NewConversation, Query, ReplayDetection,
@@ -229,6 +229,87 @@ fn filters_are_exact() {
     harbour(&other);
     assert_eq!(other.search(&query("port")).unwrap().hits.len(), 5, "but what is its own");
     assert_eq!(engine.search(&Query { levels: vec![0], ..query("port") }).unwrap().hits.len(), 5);
+}
+
+/// A forked conversation: 24 messages of the main thread and 24 of a side thread by turns, two
+/// windows of each thread before a group seals over both.
+fn forked(engine: &Engine) -> ConversationId {
+    let mut id = None;
+    for number in 0..24_i64 {
+        let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
+        let main = format!("Main {number}: the port of the harbour is deep and wide and open.");
+        let idea = format!("Idea {number}: the port of the lake would be shallow and closed.");
+        id = Some(say(engine, &line("one", role, "Ana", 10 * number, &main)));
+        let idea = Line { thread: "idea", ..line("one", role, "Ana", 10 * number + 1, &idea) };
+        say(engine, &idea);
+    }
+    let id = id.unwrap();
+    run_due_jobs(engine, id);
+    id
+}
+
+fn forked_engine() -> (Engine, tempfile::TempDir, Vec<Node>) {
+    let assignments: Vec<Assignment> =
+        ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+    let (engine, folder) = engine_with_policy(Policy::default().with(&assignments).unwrap());
+    let id = forked(&engine);
+    let everything = Query { limit: 200, levels: vec![1, 2, 3], ..query("port") };
+    let nodes = engine.search(&everything).unwrap().hits.into_iter().filter_map(|hit| {
+        assert_eq!(hit.conversation, id);
+        if let HitItem::Node(node) = hit.item { Some(*node) } else { None }
+    });
+    let nodes: Vec<Node> = nodes.collect();
+    (engine, folder, nodes)
+}
+
+#[test]
+fn a_thread_has_its_nodes() {
+    let (engine, _folder, nodes) = forked_engine();
+    let windows = |thread: &str| {
+        let of = |node: &&Node| match &node.spec.covers {
+            Coverage::Messages(window) => window.thread.as_str() == thread,
+            Coverage::Nodes(_) => false,
+        };
+        nodes.iter().filter(of).map(|node| node.id.clone()).collect::<Vec<_>>()
+    };
+    for (thread, other) in [("main", "idea"), ("idea", "main")] {
+        let (own, others) = (windows(thread), windows(other));
+        let asked = Query {
+            thread: Some(ThreadName::new(thread).unwrap()),
+            levels: vec![1, 2],
+            limit: 200,
+            ..query("port")
+        };
+        let found = texts(&engine.search(&asked).unwrap().hits);
+        assert!(own.len() > 2 && own.iter().all(|id| found.contains(&id.to_string())), "{thread}");
+        assert!(others.iter().all(|id| !found.contains(&id.to_string())), "{thread}");
+        for node in nodes.iter().filter(|node| node.level().number() == 2) {
+            let Coverage::Nodes(children) = &node.spec.covers else { unreachable!() };
+            let covers = children.iter().any(|child| own.contains(child));
+            assert_eq!(found.contains(&node.id.to_string()), covers, "{thread}: {}", node.id);
+        }
+    }
+}
+
+#[test]
+fn a_node_is_found_by_any_time_that_it_covers() {
+    let (engine, _folder, nodes) = forked_engine();
+    let node = nodes.iter().max_by_key(|node| node.source.messages).unwrap();
+    let middle = (node.range_start.as_micros() + node.range_end.as_micros()) / 2;
+    let middle = Timestamp::from_micros(middle);
+    let found = |since: Option<Timestamp>, until: Option<Timestamp>| {
+        let asked = Query { since, until, limit: 200, levels: vec![1, 2, 3], ..query("port") };
+        texts(&engine.search(&asked).unwrap().hits).contains(&node.id.to_string())
+    };
+    let later = node.range_end.plus_micros(1);
+    assert!(found(Some(middle), None) && found(None, Some(middle)), "half of it is enough");
+    assert!(found(Some(middle), Some(middle.plus_micros(1))), "it covers this moment");
+    assert!(found(Some(node.range_end), None) && !found(Some(later), None));
+    assert!(!found(None, Some(node.range_start)), "nothing of it is before its first message");
+    assert!(found(None, Some(node.range_start.plus_micros(1))));
 }
 
 #[test]

@@ -53,8 +53,8 @@ impl<'a> ContextView<'a> {
                 .iter()
                 .map(|item| ItemView {
                     text: item.block.clone(),
-                    role: item.message.as_ref().map(|(role, _)| role.as_str()),
-                    said: item.message.as_ref().map(|(_, text)| text.clone()),
+                    role: item.message().map(|(role, _)| role.as_str()),
+                    said: item.message().map(|(_, text)| text.clone()),
                 })
                 .collect(),
         });

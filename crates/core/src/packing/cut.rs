@@ -183,7 +183,7 @@ impl Cutter {
             let weight = u64::from(piece.weight);
             let reason = match piece.key {
                 PieceKey::Node(..) => PackReason::Cover,
-                PieceKey::Message(_) => PackReason::Unsummarised,
+                PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarised,
             };
             self.slots.push(CutEntry { piece, detail: None, reason, distance });
             distance += weight;
@@ -320,7 +320,7 @@ impl Cutter {
 /// whole.
 fn entering_detail(piece: &Piece) -> usize {
     match piece.key {
-        PieceKey::Message(_) => piece.costs.len().saturating_sub(1),
+        PieceKey::Turn(_) | PieceKey::Message(_) => piece.costs.len().saturating_sub(1),
         PieceKey::Node(..) => {
             let gist = piece.costs.iter().position(|(detail, _)| *detail >= DetailLevel::Gist);
             gist.unwrap_or(piece.costs.len().saturating_sub(1))

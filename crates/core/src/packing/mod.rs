@@ -10,33 +10,37 @@ mod cut;
 mod profile;
 mod recall;
 mod sections;
+mod strands;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::MessageIdx;
+use crate::ids::{MessageIdx, TurnNo};
 use crate::node::{Level, Slice, TextPosition};
 
 pub use cut::{BudgetSplit, stable_prefix_end};
-pub use profile::{Profile, Section, SectionSource};
+pub use profile::{BlockStyle, Profile, Section, SectionSource};
 pub use recall::RecallCandidate;
 pub use sections::pack;
+pub use strands::Strand;
 
-/// The identity of a piece: a node, a message or a slice of a message.
+/// The identity of a piece: a node, a turn, a message or a slice of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PieceKey {
     /// A node, by level and ordinal.
     Node(Level, u32),
+    /// A whole turn.
+    Turn(TurnNo),
     /// A message or a slice of one.
     Message(Slice),
 }
 
 impl PieceKey {
-    /// The level; 0 for messages.
+    /// The level; 0 for turns and messages.
     #[must_use]
     pub const fn level(&self) -> u8 {
         match self {
             Self::Node(level, _) => level.number(),
-            Self::Message(_) => 0,
+            Self::Turn(_) | Self::Message(_) => 0,
         }
     }
 }
@@ -110,6 +114,8 @@ pub struct Piece {
     pub until: TextPosition,
     /// Tokens of the covered messages.
     pub weight: u32,
+    /// Characters of the covered messages.
+    pub chars: u32,
     /// The cost at each detail level.
     pub costs: Costs,
     /// The minimum cost of the pieces that replace it when it is expanded; `None` for messages,
@@ -118,11 +124,6 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// The cost at a detail level, or at the next coarser one that the piece supports.
-    fn cost(&self, detail: DetailLevel) -> Option<(DetailLevel, u32)> {
-        self.costs.iter().rev().find(|(its, _)| *its <= detail).copied()
-    }
-
     /// The index of the first message it touches, and one past the last.
     #[must_use]
     pub(crate) const fn span(&self) -> (u32, u32) {
@@ -170,14 +171,28 @@ pub trait PieceSource {
     /// The latest messages in time order, at least this many if they exist.
     fn latest(&mut self, messages: usize) -> Result<Vec<Piece>, Self::Error>;
 
+    /// The latest turns in time order, at least this many if they exist, in a labelled style.
+    fn latest_turns(&mut self, turns: usize) -> Result<Vec<Piece>, Self::Error>;
+
+    /// The stretches of each thread that a piece with this key and range covers.
+    fn strands(
+        &mut self,
+        key: PieceKey,
+        range: (TextPosition, TextPosition),
+    ) -> Result<Vec<Strand>, Self::Error>;
+
+    /// A piece with the costs that it has in a style.
+    fn styled(&mut self, piece: Piece, style: BlockStyle) -> Piece;
+
     /// The turn that a message belongs to.
     fn turn(&self, idx: MessageIdx) -> Option<u32>;
 
     /// The latest nodes of a level in time order, at least this many if they exist.
     fn level(&mut self, level: Level, nodes: usize) -> Result<Vec<Piece>, Self::Error>;
 
-    /// The matches for the question, best first; empty if there is no question.
-    fn hits(&mut self) -> Result<Vec<RecallCandidate>, Self::Error>;
+    /// The matches for the question, best first; empty if there is no question. They are
+    /// messages with their neighbors, or turns in a labelled style, and nodes.
+    fn hits(&mut self, style: BlockStyle) -> Result<Vec<RecallCandidate>, Self::Error>;
 
     /// The cost of a hit at a detail level it supports, with this header.
     fn cost_of_hit(&mut self, hit: &RecallCandidate, detail: DetailLevel, lead: HeaderStyle)
@@ -208,6 +223,8 @@ pub enum PackReason {
     Neighbour,
     /// The profile requests its level.
     Level,
+    /// It is the part of a node that no other section covers.
+    Trimmed,
 }
 
 impl PackReason {
@@ -222,6 +239,7 @@ impl PackReason {
             Self::Hit => "hit",
             Self::Neighbour => "neighbour",
             Self::Level => "level",
+            Self::Trimmed => "trimmed",
         }
     }
 }
@@ -296,8 +314,8 @@ pub struct Omission {
 /// The items of a context, before rendering.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContextPlan {
-    /// The items of each section of the profile, in profile order; each section is in time
-    /// order.
+    /// The items of each section of the profile, in profile order. Each section is in time
+    /// order, except a search, which is best first.
     pub sections: Vec<Vec<PackedItem>>,
     /// Missing or truncated content, in time order.
     pub left_out: Vec<Omission>,

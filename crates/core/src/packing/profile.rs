@@ -37,16 +37,45 @@ pub struct Section {
     pub tokens: Option<u32>,
     /// Maximum share of the remaining budget.
     pub share: Option<f32>,
+    /// Maximum number of hits of each level, from level 0; the last number holds for the levels
+    /// above. For `take = "search"`.
+    #[serde(default)]
+    pub quotas: Vec<u32>,
     /// Only nodes that no higher node covers.
     #[serde(default)]
     pub uncovered: bool,
+    /// Take nodes whole, even if another section covers some of their messages. Other sections
+    /// may cover their messages too.
+    #[serde(default)]
+    pub overlap: bool,
     /// Include the lists of nodes: files, code, names, numbers, dates.
     #[serde(default)]
     pub details: bool,
-    /// Only if at least this many tokens remain.
+    /// Only if at least this many tokens remain after the latest messages.
     pub when_left: Option<u32>,
-    /// Only if fewer than this many tokens remain; the section is then the last.
+    /// Only if fewer than this many tokens remain after the latest messages; no later section
+    /// then follows.
     pub unless_left: Option<u32>,
+    /// The order in which sections claim tokens, lowest first; 0 by default for the latest
+    /// messages, 1 for other sections. Sections of one rank follow the order of the profile.
+    pub rank: Option<u8>,
+    /// The style of the section's blocks.
+    #[serde(default)]
+    pub style: BlockStyle,
+}
+
+/// The style of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockStyle {
+    /// Messages by position and speaker, nodes by the messages that they cover.
+    #[default]
+    Record,
+    /// Turns with the labels `User`, `Assistant` and `Tools`, nodes by level, with their lists;
+    /// matches with their relevance.
+    Labelled,
+    /// Like `Labelled`, but nodes are introduced as the summary of the previous conversation.
+    Previous,
 }
 
 /// The source of a section's content.
@@ -65,16 +94,22 @@ pub enum SectionSource {
     Level,
     /// Nodes of any level that match the question.
     Nodes,
+    /// Messages and nodes of any level that match the question, best first.
+    Search,
+    /// The messages that no node covers yet.
+    Unsummarised,
 }
 
 impl SectionSource {
-    const ALL: [(&'static str, Self); 6] = [
+    const ALL: [(&'static str, Self); 8] = [
         ("cut", Self::Cut),
         ("recall", Self::Recall),
         ("recent", Self::Recent),
         ("frontier", Self::Frontier),
         ("level", Self::Level),
         ("nodes", Self::Nodes),
+        ("search", Self::Search),
+        ("unsummarised", Self::Unsummarised),
     ];
 
     /// The name used in every interface.
@@ -86,7 +121,7 @@ impl SectionSource {
     /// Whether the content depends on the question.
     #[must_use]
     pub const fn is_volatile(self) -> bool {
-        matches!(self, Self::Recall | Self::Nodes)
+        matches!(self, Self::Recall | Self::Nodes | Self::Search)
     }
 }
 
@@ -104,10 +139,14 @@ impl Section {
             chars: None,
             tokens: None,
             share: None,
+            quotas: Vec::new(),
             uncovered: false,
+            overlap: false,
             details: false,
             when_left: None,
             unless_left: None,
+            rank: None,
+            style: BlockStyle::Record,
         }
     }
 
@@ -119,6 +158,15 @@ impl Section {
         Self { level: Some(level), ..Self::new(SectionSource::Level) }
     }
 
+    fn labelled(take: SectionSource) -> Self {
+        Self { style: BlockStyle::Labelled, ..Self::new(take) }
+    }
+
+    /// The order in which the section claims tokens.
+    pub(super) fn claim_rank(&self) -> u8 {
+        self.rank.unwrap_or(u8::from(self.take != SectionSource::Recent))
+    }
+
     /// The finest detail level for nodes.
     pub(super) const fn max_detail(&self) -> DetailLevel {
         if self.details { DetailLevel::Details } else { DetailLevel::Text }
@@ -127,52 +175,21 @@ impl Section {
 
 impl Profile {
     /// The names of the built-in profiles.
-    pub const NAMES: [&'static str; 6] =
-        ["cut", "enriched", "tiered", "frontier", "code-review", "documentation"];
+    pub const NAMES: [&'static str; 7] =
+        ["cut", "enriched", "tiered", "frontier", "semantic", "code-review", "documentation"];
 
     /// A built-in profile. `recent` is the number of tokens reserved for the latest messages,
     /// in profiles that limit them by tokens.
     #[must_use]
     pub fn named(name: &str, recent: u32) -> Option<Self> {
-        let latest = Section::new(SectionSource::Recent);
         let sections = match name {
-            "cut" => vec![
-                Section { tokens: Some(recent), ..Section::new(SectionSource::Cut) }
-                    .titled("The conversation so far"),
-                Section::new(SectionSource::Recall).titled("Earlier messages about the question"),
-            ],
-            "enriched" => vec![
-                Section { turns: Some(3), chars: Some(5000), ..latest }
-                    .titled("Recent Conversation (Raw)"),
-                Section { limit: Some(5), ..Section::new(SectionSource::Recall) }
-                    .titled("Relevant Past Context (Semantic Search - Turns)"),
-                Section { limit: Some(5), ..Section::new(SectionSource::Nodes) }
-                    .titled("Relevant Past Context (Semantic Search - Summaries)"),
-                Section { limit: Some(10), uncovered: true, details: true, ..Section::at(1) }
-                    .titled("Recent Level 1 Summaries (Not Yet Summarized to Level 2)"),
-            ],
-            "tiered" => vec![
-                Section { tokens: Some(recent), ..latest }.titled("Recent messages"),
-                Section { limit: Some(1), unless_left: Some(2000), ..Section::at(3) }
-                    .titled("Overview"),
-                Section { share: Some(0.6), ..Section::at(2) }.titled("Recent summaries"),
-                Section { limit: Some(1), ..Section::at(3) }.titled("Overview"),
-                Section { uncovered: true, ..Section::at(1) }.titled("Latest summaries"),
-            ],
-            "frontier" => vec![
-                Section::new(SectionSource::Frontier).titled("The conversation so far"),
-                Section { turns: Some(3), ..latest }.titled("Latest turns"),
-            ],
-            "code-review" => vec![
-                Section { messages: Some(10), ..latest }.titled("Latest messages"),
-                Section { details: true, ..Section::at(1) }
-                    .titled("Earlier conversation in detail"),
-            ],
-            "documentation" => vec![
-                Section { messages: Some(5), ..latest }.titled("Latest messages"),
-                Section::at(2).titled("Recent summaries"),
-                Section::at(3).titled("Overview"),
-            ],
+            "cut" => cut(recent),
+            "enriched" => enriched(),
+            "tiered" => tiered(recent),
+            "frontier" => frontier(),
+            "semantic" => semantic(),
+            "code-review" => code_review(),
+            "documentation" => documentation(),
             _ => return None,
         };
         Some(Self { name: name.to_owned(), sections })
@@ -203,6 +220,16 @@ impl Profile {
             if section.share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
                 return refuse(format!("section {number}: a share is more than 0 and at most 1"));
             }
+            if !section.quotas.is_empty() && section.take != SectionSource::Search {
+                return refuse(format!(
+                    "section {number} takes {take}; `quotas` are for take = \"search\""
+                ));
+            }
+            if section.style != BlockStyle::Record && section.messages.is_some() {
+                return refuse(format!(
+                    "section {number} shows whole turns; limit them by `turns`, not `messages`"
+                ));
+            }
             let counts_messages =
                 section.messages.is_some() || section.turns.is_some() || section.chars.is_some();
             if counts_messages && section.take != SectionSource::Recent {
@@ -232,6 +259,88 @@ impl Profile {
     }
 }
 
+fn cut(recent: u32) -> Vec<Section> {
+    vec![
+        Section { tokens: Some(recent), ..Section::new(SectionSource::Cut) }
+            .titled("The conversation so far"),
+        Section::new(SectionSource::Recall).titled("Earlier messages about the question"),
+    ]
+}
+
+fn enriched() -> Vec<Section> {
+    let labelled = Section::labelled;
+    let level_1 = Section { level: Some(1), ..labelled(SectionSource::Level) };
+    vec![
+        Section { turns: Some(3), chars: Some(5000), ..labelled(SectionSource::Recent) }
+            .titled("Recent Conversation (Raw)"),
+        // The shares leave room for the sections that follow.
+        Section { limit: Some(5), share: Some(0.4), ..labelled(SectionSource::Recall) }
+            .titled("Relevant Past Context (Semantic Search - Turns)"),
+        Section { limit: Some(5), share: Some(0.5), ..labelled(SectionSource::Nodes) }
+            .titled("Relevant Past Context (Semantic Search - Summaries)"),
+        Section { limit: Some(10), uncovered: true, overlap: true, ..level_1 }
+            .titled("Recent Level 1 Summaries (Not Yet Summarized to Level 2)"),
+    ]
+}
+
+fn tiered(recent: u32) -> Vec<Section> {
+    const LIMITED: u32 = 2000;
+    let session = Section { limit: Some(1), overlap: true, ..Section::at(3) }.titled("Overview");
+    vec![
+        Section { unless_left: Some(LIMITED), ..session.clone() },
+        Section { when_left: Some(LIMITED), rank: Some(2), ..session },
+        Section { when_left: Some(LIMITED), share: Some(0.6), ..Section::at(2) }
+            .titled("Recent summaries"),
+        Section { rank: Some(3), ..Section::at(1) }.titled("Latest summaries"),
+        rest_of_history(4),
+        Section { tokens: Some(recent), ..Section::new(SectionSource::Recent) }
+            .titled("Recent messages"),
+    ]
+}
+
+fn frontier() -> Vec<Section> {
+    vec![
+        Section { style: BlockStyle::Previous, ..Section::new(SectionSource::Frontier) },
+        Section { turns: Some(3), ..Section::labelled(SectionSource::Recent) }
+            .titled("Latest turns"),
+    ]
+}
+
+fn semantic() -> Vec<Section> {
+    let quotas = vec![10, 5, 3, 1];
+    vec![
+        Section { quotas, ..Section::labelled(SectionSource::Search) }
+            .titled("Relevant Past Context (Semantic Search)"),
+    ]
+}
+
+fn code_review() -> Vec<Section> {
+    vec![
+        Section { details: true, rank: Some(2), ..Section::at(1) }
+            .titled("Earlier conversation in detail"),
+        Section::new(SectionSource::Unsummarised).titled("Not summarised yet"),
+        Section { messages: Some(10), ..Section::new(SectionSource::Recent) }
+            .titled("Latest messages"),
+    ]
+}
+
+fn documentation() -> Vec<Section> {
+    vec![
+        Section { limit: Some(1), overlap: true, ..Section::at(3) }.titled("Overview"),
+        Section::at(2).titled("Recent summaries"),
+        rest_of_history(2),
+        Section { messages: Some(5), ..Section::new(SectionSource::Recent) }
+            .titled("Latest messages"),
+    ]
+}
+
+/// The part of the history that no other section covers, so that nothing is lost while tokens
+/// are left.
+fn rest_of_history(rank: u8) -> Section {
+    Section { rank: Some(rank), ..Section::new(SectionSource::Frontier) }
+        .titled("Not in these summaries yet")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +366,9 @@ mod tests {
         check(vec![Section { level: Some(1), ..Section::new(SectionSource::Recent) }], "level");
         check(vec![Section { share: Some(1.5), ..Section::new(SectionSource::Recall) }], "share");
         check(vec![Section { turns: Some(1), ..Section::new(SectionSource::Cut) }], "turns");
+        check(vec![Section { quotas: vec![1], ..Section::new(SectionSource::Nodes) }], "quotas");
+        let labelled = Section::labelled(SectionSource::Recent);
+        check(vec![Section { messages: Some(1), ..labelled }], "turns");
         check(
             vec![Section::new(SectionSource::Cut), Section::new(SectionSource::Cut)],
             "more than once",

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceSource};
+use super::{BlockStyle, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceSource};
 
 /// A candidate for recall.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +18,25 @@ pub struct RecallCandidate {
     pub reason: PackReason,
     /// The day of the message.
     pub day: i64,
+    /// The style of its block.
+    pub style: BlockStyle,
+}
+
+/// The maximum numbers of hits.
+pub(super) struct HitLimits<'a> {
+    /// In total.
+    pub(super) all: usize,
+    /// Of each level, from 0; a level beyond the list has the last quota. No quotas if empty.
+    pub(super) quotas: &'a [u32],
+}
+
+impl HitLimits<'_> {
+    fn allow(&self, level: u8, taken: &[usize]) -> bool {
+        let place = usize::from(level).min(self.quotas.len().saturating_sub(1));
+        let of_level = taken.get(usize::from(level)).copied().unwrap_or(0);
+        let quota = self.quotas.get(place).map_or(usize::MAX, |quota| *quota as usize);
+        taken.iter().sum::<usize>() < self.all && of_level < quota
+    }
 }
 
 /// The size in tokens up to which rendering a hit whole is not penalized.
@@ -32,12 +51,12 @@ pub(super) struct RecallResult {
     pub(super) cost: u32,
 }
 
-/// Takes at most `limit` hits while there is room, best first: each with its best part, then
-/// whole, then with its neighbors.
+/// Takes hits within the limits while there is room, best first: each with its best part, then
+/// whole, then with its neighbors. A neighbor is taken only beside a hit that is taken.
 pub(super) fn recall<S: PieceSource>(
     source: &mut S,
     candidates: &[RecallCandidate],
-    limit: usize,
+    limits: &HitLimits<'_>,
     room: u32,
 ) -> RecallResult {
     let mut steps = Vec::new();
@@ -53,7 +72,7 @@ pub(super) fn recall<S: PieceSource>(
     steps.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
     let mut taken =
         RecallSet { candidates, by_idx: BTreeMap::new(), items: vec![None; candidates.len()] };
-    let (mut cost, mut hits) = (0, 0);
+    let (mut cost, mut hits) = (0, vec![0; usize::from(u8::MAX) + 1]);
     for (_, place, detail, guess) in steps {
         let candidate = &candidates[place];
         let before = taken.items[place].as_ref().map_or(0, |item| item.cost);
@@ -63,7 +82,12 @@ pub(super) fn recall<S: PieceSource>(
         // Another tokenizer may have made the estimate. Assume that it is at most twice the
         // real cost.
         let hopeless = cost + guess / 2 > room + before;
-        if hopeless || is_finer == is_first || is_hit && is_first && hits >= limit {
+        let level = candidate.piece.key.level();
+        let is_allowed = match is_hit {
+            true => !is_first || limits.allow(level, &hits),
+            false => taken.has_hit_beside(place),
+        };
+        if hopeless || is_finer == is_first || !is_allowed {
             continue;
         }
         let own = source.cost_of_hit(candidate, detail, taken.lead(place));
@@ -78,7 +102,7 @@ pub(super) fn recall<S: PieceSource>(
             continue;
         }
         cost = cost + own - before - saved;
-        hits += usize::from(is_hit && is_first);
+        hits[usize::from(level)] += usize::from(is_hit && is_first);
         if let Some((next, less, _)) = next
             && let Some(item) = &mut taken.items[next]
         {
@@ -90,7 +114,8 @@ pub(super) fn recall<S: PieceSource>(
     let all = candidates.iter().filter(|candidate| candidate.reason == PackReason::Hit).count();
     let mut items: Vec<PackedItem> = taken.into_iter().flatten().collect();
     items.sort_by_key(|item| (item.from, item.until));
-    RecallResult { items, left_out: u32::try_from(all - hits).unwrap_or(u32::MAX), cost }
+    let left_out = all - hits.iter().sum::<usize>();
+    RecallResult { items, left_out: u32::try_from(left_out).unwrap_or(u32::MAX), cost }
 }
 
 /// The candidates taken so far.
@@ -109,6 +134,14 @@ impl RecallSet<'_> {
         self.by_idx.insert(from.idx.0, place);
         self.items[place] =
             Some(PackedItem { key, from, until, detail_level: detail, reason, score, cost });
+    }
+
+    /// Whether the message before or after a candidate is a hit that is taken.
+    fn has_hit_beside(&self, place: usize) -> bool {
+        let idx = self.candidates[place].piece.from.idx.0;
+        let beside = [idx.checked_sub(1), Some(idx + 1)].into_iter().flatten();
+        let mut taken = beside.filter_map(|idx| self.by_idx.get(&idx));
+        taken.any(|place| self.candidates[*place].reason == PackReason::Hit)
     }
 
     /// The header of a candidate, given the item taken before it.

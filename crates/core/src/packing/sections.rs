@@ -1,10 +1,11 @@
-//! Runs a profile: its sections in turn, each with the budget that the previous ones left.
+//! Runs a profile: its sections by rank, each with the budget that the previous ones left.
 
 use super::cut::{BudgetSplit, cut};
-use super::recall::{RecallCandidate, recall};
+use super::recall::{HitLimits, RecallCandidate, recall};
+use super::strands::{Overlap, StrandSet};
 use super::{
-    ContextPlan, DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource,
-    Profile, Section, SectionSource, SkipReason, end_of,
+    BlockStyle, ContextPlan, DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey,
+    PieceSource, Profile, Section, SectionSource, SkipReason,
 };
 use crate::node::Level;
 
@@ -12,7 +13,8 @@ use crate::node::Level;
 const MIN_NODE_TOKENS: usize = 24;
 
 /// Packs a context from the sections of a profile. `headings` holds the cost of each section's
-/// heading. Sections with the latest messages go first; the others follow in order.
+/// heading. Sections claim tokens by rank: those with the latest messages first, unless the
+/// profile says otherwise.
 pub fn pack<S: PieceSource>(
     source: &mut S,
     profile: &Profile,
@@ -23,21 +25,27 @@ pub fn pack<S: PieceSource>(
     let mut packer = Packer {
         source,
         left: budget,
-        covered: Vec::new(),
-        verbatim: Vec::new(),
+        covered: StrandSet::default(),
+        verbatim: StrandSet::default(),
+        mentioned: StrandSet::default(),
+        nodes: Vec::new(),
         left_out: Vec::new(),
         hits_left_out: 0,
     };
     let mut sections = vec![Vec::new(); profile.sections.len()];
-    let (late, rest): (Vec<usize>, Vec<usize>) = (0..sections.len())
-        .partition(|place| profile.sections[*place].take == SectionSource::Recent);
-    for place in late.into_iter().chain(rest) {
+    let mut order: Vec<usize> = (0..sections.len()).collect();
+    order.sort_by_key(|place| profile.sections[*place].claim_rank());
+    let mut after_recent = None;
+    for place in order {
         let section = &profile.sections[place];
-        let heading = headings.get(place).copied().unwrap_or(0);
-        if packer.left <= heading || section.when_left.is_some_and(|least| packer.left < least) {
-            continue;
+        if section.take != SectionSource::Recent {
+            after_recent = after_recent.or(Some(packer.left));
         }
-        if section.unless_left.is_some_and(|most| packer.left >= most) {
+        let remaining = after_recent.unwrap_or(packer.left);
+        let heading = headings.get(place).copied().unwrap_or(0);
+        let is_due = section.when_left.is_none_or(|least| remaining >= least)
+            && section.unless_left.is_none_or(|most| remaining < most);
+        if packer.left <= heading || !is_due {
             continue;
         }
         packer.left -= heading;
@@ -46,11 +54,7 @@ pub fn pack<S: PieceSource>(
             packer.left += heading;
             continue;
         }
-        packer.covered.extend(items.iter().map(PackedItem::span));
-        let whole = items
-            .iter()
-            .filter(|item| item.key.level() == 0 && item.detail_level >= DetailLevel::Text);
-        packer.verbatim.extend(whole.map(PackedItem::span));
+        packer.record(section, &items)?;
         sections[place] = items;
         if section.unless_left.is_some() {
             break;
@@ -67,10 +71,14 @@ pub fn pack<S: PieceSource>(
 struct Packer<'s, S> {
     source: &'s mut S,
     left: u32,
-    /// The messages that the context covers, as spans.
-    covered: Vec<(u32, u32)>,
-    /// The messages that appear verbatim.
-    verbatim: Vec<(u32, u32)>,
+    /// The history that later sections do not cover again.
+    covered: StrandSet,
+    /// The history that appears verbatim.
+    verbatim: StrandSet,
+    /// The history that any section covers or quotes.
+    mentioned: StrandSet,
+    /// The nodes of all sections.
+    nodes: Vec<PieceKey>,
     left_out: Vec<Omission>,
     hits_left_out: u32,
 }
@@ -90,27 +98,89 @@ impl<S: PieceSource> Packer<'_, S> {
         };
         let items = match section.take {
             SectionSource::Cut => return self.cut(allotment),
-            SectionSource::Recent => self.recent(section, room)?,
-            SectionSource::Recall | SectionSource::Nodes => return self.hits(section, room),
+            SectionSource::Recall | SectionSource::Nodes | SectionSource::Search => {
+                return self.hits(section, room);
+            }
+            SectionSource::Recent if section.style == BlockStyle::Record => {
+                self.recent(section, room)?
+            }
+            SectionSource::Recent => self.recent_turns(section, room)?,
             SectionSource::Level => {
-                let Some(level) = section.level.and_then(Level::new) else { return Ok(Vec::new()) };
-                let most =
-                    section.limit.map_or(room as usize / MIN_NODE_TOKENS, |limit| limit as usize);
-                let mut nodes = self.source.level(level, most + self.covered.len())?;
-                if section.uncovered {
-                    let roots = self.source.roots()?;
-                    nodes.retain(|node| roots.iter().any(|root| root.key == node.key));
-                }
-                self.whole_pieces(nodes, section, room, PackReason::Level)
+                let nodes = self.level(section, room)?;
+                self.uncovered(nodes, section, room, PackReason::Level)?
             }
             SectionSource::Frontier => {
-                let mut pieces = self.source.roots()?;
-                pieces.extend(self.source.recent_tail()?);
-                self.whole_pieces(pieces, section, room, PackReason::Cover)
+                let pieces = self.history()?;
+                self.uncovered(pieces, section, room, PackReason::Cover)?
+            }
+            SectionSource::Unsummarised => {
+                let mut pieces = self.history()?;
+                pieces.retain(|piece| piece.key.level() == 0);
+                self.uncovered(pieces, section, room, PackReason::Unsummarised)?
             }
         };
         self.left -= items.iter().map(|item| item.cost).sum::<u32>();
         Ok(items)
+    }
+
+    /// Records the parts of the history that a section covers. A hit is a quotation: it does
+    /// not keep a summary of the same messages out.
+    fn record(&mut self, section: &Section, items: &[PackedItem]) -> Result<(), S::Error> {
+        for item in items {
+            let strands = self.source.strands(item.key, (item.from, item.until))?;
+            self.mentioned.extend(&strands);
+            if !section.take.is_volatile() && !section.overlap {
+                self.covered.extend(&strands);
+            }
+            match item.key {
+                PieceKey::Node(..) => self.nodes.push(item.key),
+                _ if item.detail_level >= DetailLevel::Text => self.verbatim.extend(&strands),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The coarsest complete cover of the whole history.
+    fn history(&mut self) -> Result<Vec<Piece>, S::Error> {
+        let mut pieces = self.source.roots()?;
+        pieces.extend(self.source.recent_tail()?);
+        Ok(pieces)
+    }
+
+    /// The latest nodes of a level that are not covered yet: the limit of the section, or as
+    /// many as could fit.
+    fn level(&mut self, section: &Section, room: u32) -> Result<Vec<Piece>, S::Error> {
+        let Some(level) = section.level.and_then(Level::new) else { return Ok(Vec::new()) };
+        let limit = section.limit.map_or(room as usize / MIN_NODE_TOKENS, |limit| limit as usize);
+        let roots = if section.uncovered { self.source.roots()? } else { Vec::new() };
+        let mut wanted = limit;
+        loop {
+            let nodes = self.source.level(level, wanted)?;
+            let is_all = nodes.len() < wanted;
+            let mut fresh = Vec::new();
+            for node in nodes {
+                let is_root = || roots.iter().any(|root| root.key == node.key);
+                if (!section.uncovered || is_root()) && self.is_fresh(&node, section)? {
+                    fresh.push(node);
+                }
+            }
+            if is_all || fresh.len() >= limit {
+                return Ok(fresh);
+            }
+            wanted = (2 * wanted).max(1);
+        }
+    }
+
+    /// Whether a node has something that the context lacks.
+    fn is_fresh(&mut self, node: &Piece, section: &Section) -> Result<bool, S::Error> {
+        let strands = self.source.strands(node.key, (node.from, node.until))?;
+        Ok(match section.overlap {
+            true => {
+                self.verbatim.overlap(&strands) != Overlap::All && !self.nodes.contains(&node.key)
+            }
+            false => self.covered.overlap(&strands) != Overlap::All,
+        })
     }
 
     fn cut(&mut self, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, S::Error> {
@@ -176,89 +246,163 @@ impl<S: PieceSource> Packer<'_, S> {
         Ok(items)
     }
 
-    /// Nodes and messages that no earlier section covers, latest first while there is room.
-    fn whole_pieces(
+    /// The latest turns within the limits of the section. The latest one is always taken,
+    /// shortened if it is too long.
+    fn recent_turns(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, S::Error> {
+        let most = section.turns.map_or(room as usize / 8, |turns| turns as usize);
+        let latest = self.source.latest_turns(most.max(1))?;
+        let (mut used, mut chars, mut items) = (0, 0_u64, Vec::new());
+        for piece in latest.iter().rev().take(most) {
+            chars += u64::from(piece.chars);
+            let is_long = section.chars.is_some_and(|most| chars > u64::from(most));
+            if is_long && !items.is_empty() {
+                break;
+            }
+            // A token is about four characters.
+            let room = section.chars.filter(|_| is_long).map_or(room, |most| room.min(most / 4));
+            let fits = |(_, cost): &&(DetailLevel, u32)| used + cost <= room;
+            let Some(cost) = piece.costs.iter().rev().find(fits) else { break };
+            used += cost.1;
+            items.push(PackedItem::of(piece, *cost, PackReason::Recent));
+            if cost.0 < DetailLevel::Text {
+                self.leave_out(piece, SkipReason::Cut);
+                break;
+            }
+        }
+        items.reverse();
+        Ok(items)
+    }
+
+    /// The parts of pieces that no other section covers, latest first while there is room.
+    fn uncovered(
         &mut self,
-        mut pieces: Vec<Piece>,
+        pieces: Vec<Piece>,
         section: &Section,
         room: u32,
         reason: PackReason,
-    ) -> Vec<PackedItem> {
-        pieces.retain(|piece| !self.is_covered(piece.span()));
+    ) -> Result<Vec<PackedItem>, S::Error> {
         let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
-        let mut used = self.source.cost_of_run();
-        let mut items: Vec<PackedItem> = Vec::new();
-        for piece in pieces.iter().rev() {
-            let Some(cost) = piece.cost(section.max_detail()) else { continue };
-            if items.len() >= limit || used + cost.1 > room {
+        // Labelled blocks have headers of their own.
+        let head = match section.style {
+            BlockStyle::Record => self.source.cost_of_run(),
+            BlockStyle::Labelled | BlockStyle::Previous => 0,
+        };
+        let (mut used, mut items) = (head, Vec::new());
+        'pieces: for piece in pieces.into_iter().rev() {
+            if items.len() >= limit {
                 break;
             }
-            used += cost.1;
-            items.push(PackedItem::of(piece, cost, reason));
+            let mut parts = Vec::new();
+            match section.overlap {
+                true => parts.push((piece, reason)),
+                false => trim(self.source, &self.covered, piece, reason, &mut parts)?,
+            }
+            for (part, reason) in parts.into_iter().rev().take(limit - items.len()) {
+                let part = self.source.styled(part, section.style);
+                // Nodes of a level are taken whole, except that the latest is never missing.
+                let may_shorten = reason != PackReason::Level || items.is_empty();
+                let mut costs = part.costs.iter().rev();
+                let cost = costs.find(|(detail, cost)| {
+                    *detail <= section.max_detail() && (!may_shorten || used + cost <= room)
+                });
+                let Some(cost) = cost.filter(|(_, cost)| used + cost <= room) else {
+                    break 'pieces;
+                };
+                used += cost.1;
+                if part.key.level() == 0 && cost.0 < DetailLevel::Text {
+                    self.leave_out(&part, SkipReason::Cut);
+                }
+                items.push(PackedItem::of(&part, *cost, reason));
+            }
         }
-        items.reverse();
+        items.sort_by_key(|item| (item.from, item.until));
         if let Some(first) = items.first_mut() {
-            first.cost += self.source.cost_of_run();
+            first.cost += head;
         }
-        items
+        Ok(items)
+    }
+
+    fn leave_out(&mut self, piece: &Piece, why: SkipReason) {
+        let (from, until) = piece.span();
+        self.left_out.push(Omission { from, until, why });
     }
 
     fn hits(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, S::Error> {
-        let wants_nodes = section.take == SectionSource::Nodes;
-        let mut hits: Vec<RecallCandidate> = self.source.hits()?;
-        hits.retain(|hit| {
-            (hit.piece.key.level() > 0) == wants_nodes && !self.is_fully_covered(hit)
-        });
-        let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
-        let recalled = recall(self.source, &hits, limit, room);
+        let mut hits: Vec<RecallCandidate> = Vec::new();
+        for hit in self.source.hits(section.style)? {
+            let is_node = hit.piece.key.level() > 0;
+            let is_wanted = match section.take {
+                SectionSource::Nodes => is_node,
+                SectionSource::Search => true,
+                _ => !is_node,
+            };
+            if is_wanted && !self.is_redundant(&hit)? {
+                hits.push(hit);
+            }
+        }
+        let is_ranked = section.take == SectionSource::Search;
+        if is_ranked {
+            hits.sort_by(|one, other| other.score.total_cmp(&one.score));
+            (0..).zip(&mut hits).for_each(|(rank, hit)| hit.rank = rank);
+        }
+        let all = section.limit.map_or(usize::MAX, |limit| limit as usize);
+        let limits = HitLimits { all, quotas: &section.quotas };
+        let mut recalled = recall(self.source, &hits, &limits, room);
+        if is_ranked {
+            recalled.items.sort_by(|one, other| other.score.total_cmp(&one.score));
+        }
         self.hits_left_out += recalled.left_out;
         self.left -= recalled.cost;
         Ok(recalled.items)
     }
 
-    fn is_covered(&self, (from, until): (u32, u32)) -> bool {
-        self.covered.iter().any(|(start, end)| *start < until && from < *end)
-    }
-
     /// Whether the context already contains the hit.
-    fn is_fully_covered(&self, hit: &RecallCandidate) -> bool {
-        let (from, until) = hit.piece.span();
-        match hit.piece.key {
+    fn is_redundant(&mut self, hit: &RecallCandidate) -> Result<bool, S::Error> {
+        let Piece { key, from, until, .. } = hit.piece;
+        let strands = self.source.strands(key, (from, until))?;
+        Ok(match key {
             // A node repeats covered content, so it is redundant once all its messages are
             // covered.
             PieceKey::Node(..) => {
-                self.covered.iter().any(|(start, end)| *start <= from && until <= *end)
+                self.nodes.contains(&key) || self.covered.overlap(&strands) == Overlap::All
             }
-            PieceKey::Message(_) => self.verbatim.contains(&(from, until)),
-        }
+            PieceKey::Turn(_) | PieceKey::Message(_) => {
+                self.verbatim.overlap(&strands) == Overlap::All
+            }
+        })
     }
 
     /// Records the messages that a profile without a cut does not cover.
     fn note_gaps(&mut self) -> Result<(), S::Error> {
-        let mut pieces = self.source.roots()?;
-        pieces.extend(self.source.recent_tail()?);
-        self.covered.sort_unstable();
-        for piece in pieces {
-            let (mut from, until) = (piece.from.idx.0, end_of(piece.until));
-            for (start, end) in &self.covered {
-                if *end <= from || *start >= until {
-                    continue;
-                }
-                if *start > from {
-                    self.left_out.push(Omission {
-                        from,
-                        until: *start,
-                        why: SkipReason::NotAskedFor,
-                    });
-                }
-                from = from.max(*end);
-            }
-            if from < until {
-                self.left_out.push(Omission { from, until, why: SkipReason::NotAskedFor });
-            }
+        let mut gaps = Vec::new();
+        for piece in self.history()? {
+            trim(self.source, &self.mentioned, piece, PackReason::Cover, &mut gaps)?;
         }
+        gaps.iter().for_each(|(gap, _)| self.leave_out(gap, SkipReason::NotAskedFor));
         Ok(())
     }
+}
+
+/// The parts of a piece outside a set, in time order: the piece itself, or the nodes and messages
+/// below it.
+fn trim<S: PieceSource>(
+    source: &mut S,
+    covered: &StrandSet,
+    piece: Piece,
+    reason: PackReason,
+    parts: &mut Vec<(Piece, PackReason)>,
+) -> Result<(), S::Error> {
+    let strands = source.strands(piece.key, (piece.from, piece.until))?;
+    match covered.overlap(&strands) {
+        Overlap::All => {}
+        Overlap::Part if piece.key.level() > 0 => {
+            for part in source.below(piece.key)? {
+                trim(source, covered, part, PackReason::Trimmed, parts)?;
+            }
+        }
+        Overlap::Nothing | Overlap::Part => parts.push((piece, reason)),
+    }
+    Ok(())
 }
 
 /// Merges adjacent omissions with the same reason.

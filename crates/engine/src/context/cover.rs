@@ -4,25 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use treering_core::ports::{NodeFilter, Span, StoreResult};
-use treering_core::{
-    Coverage, Job, JobKind, Level, MessageIdx, Node, TextPosition, ThreadName, Window,
-};
+use treering_core::{Coverage, Job, JobKind, Level, MessageIdx, Node, TextPosition, Window};
 
+use super::lineage::Ancestry;
 use super::piece_source::{ConversationPieces, runs};
 
 impl ConversationPieces<'_> {
-    fn is_one_thread(&self) -> bool {
+    pub(super) fn is_one_thread(&self) -> bool {
         self.conversation.threads.len() <= 1
     }
 
-    /// Whether a node is usable at the settled position: it was sealed by then and covers nothing
-    /// outside the thread.
+    /// Whether a node is usable at the settled position: it was sealed by then and, in a context
+    /// for one thread, covers nothing outside it.
     pub(super) fn counts(&mut self, node: &Node) -> StoreResult<bool> {
         if !node.spec.is_sealed_at(MessageIdx(self.settled), node.source.until) {
             return Ok(false);
         }
         match &node.spec.covers {
-            _ if self.is_one_thread() => Ok(true),
+            _ if self.is_one_thread() || self.lineage.is_whole() => Ok(true),
             Coverage::Messages(window) => Ok(self.lineage.holds_window(window)),
             Coverage::Nodes(_) => {
                 for child in self.children(node)? {
@@ -130,17 +129,16 @@ impl ConversationPieces<'_> {
     ) -> StoreResult<Vec<Window>> {
         let mut open = Vec::new();
         let settled = self.settled;
-        let line =
-            self.lineage.0.iter().map(|(thread, until)| (thread.clone(), settled.min(*until)));
-        for (thread, until) in line.collect::<Vec<_>>() {
+        let mut all: Vec<Window> = waiting.to_vec();
+        for node in highest {
+            self.windows_of(node, &mut all)?;
+        }
+        for Ancestry { thread, from, until } in self.lineage.threads().to_vec() {
             let mut covered: Vec<Window> =
-                waiting.iter().filter(|it| it.thread == thread).cloned().collect();
-            for node in highest {
-                self.windows_of(node, &thread, &mut covered)?;
-            }
+                all.iter().filter(|it| it.thread == thread).cloned().collect();
             covered.sort_by_key(|window| (window.from, window.until));
-            let until = TextPosition { idx: MessageIdx(until), offset: 0 };
-            let mut at = TextPosition { idx: MessageIdx(0), offset: 0 };
+            let until = TextPosition { idx: MessageIdx(settled.min(until)), offset: 0 };
+            let mut at = TextPosition { idx: MessageIdx(from), offset: 0 };
             for window in covered {
                 if window.from > at {
                     open.push(Window { thread: thread.clone(), from: at, until: window.from });
@@ -183,25 +181,18 @@ impl ConversationPieces<'_> {
         Ok(ordinals)
     }
 
-    /// The windows of a thread that a node covers. With a single thread one window spans them
-    /// all.
-    fn windows_of(
-        &mut self,
-        node: &Node,
-        thread: &ThreadName,
-        covered: &mut Vec<Window>,
-    ) -> StoreResult<()> {
-        match &node.spec.covers {
-            Coverage::Messages(window) if window.thread == *thread => covered.push(window.clone()),
-            Coverage::Messages(_) => {}
-            Coverage::Nodes(_) if self.is_one_thread() => {
+    /// The windows that a node covers. With a single thread one window spans them all.
+    pub(super) fn windows_of(&mut self, node: &Node, covered: &mut Vec<Window>) -> StoreResult<()> {
+        match (&node.spec.covers, self.conversation.threads.as_slice()) {
+            (Coverage::Messages(window), _) => covered.push(window.clone()),
+            (Coverage::Nodes(_), [only]) => {
                 let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
                 let (from, until) = (place(node.source.from), place(node.source.until));
-                covered.push(Window { thread: thread.clone(), from, until });
+                covered.push(Window { thread: only.name.clone(), from, until });
             }
-            Coverage::Nodes(_) => {
+            (Coverage::Nodes(_), _) => {
                 for child in self.children(node)? {
-                    self.windows_of(&child, thread, covered)?;
+                    self.windows_of(&child, covered)?;
                 }
             }
         }

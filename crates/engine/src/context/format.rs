@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use treering_core::chat::ChatMessage;
 use treering_core::packing::{
-    ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, PieceKey, Profile, SectionSource,
+    BlockStyle, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, PieceKey, Profile,
+    Section, SectionSource,
 };
-use treering_core::{ContentHash, Receipt, ReceiptItem, Role};
+use treering_core::{ContentHash, Receipt, ReceiptItem, Role, Slice};
 
 use super::context_cache::{ContextCache, RenderedBlock};
 use super::piece_source::{ConversationPieces, day_of};
@@ -45,8 +46,8 @@ pub struct ContextSection {
 pub struct ContextItem {
     /// The rendered and quoted block.
     pub block: String,
-    /// The role and the full text, if the item is a complete message.
-    pub message: Option<(Role, String)>,
+    /// The role and the full text of each message, if the item consists of complete messages.
+    pub messages: Vec<(Role, String)>,
     /// The hash of the block.
     pub hash: ContentHash,
     /// Number of tokens of the block.
@@ -60,6 +61,14 @@ pub enum ContextChange {
     Added(ReceiptItem),
     /// The item is only in the other context.
     Removed(ReceiptItem),
+}
+
+impl ContextItem {
+    /// The role and the full text, if the item is one complete message.
+    #[must_use]
+    pub fn message(&self) -> Option<&(Role, String)> {
+        self.messages.first().filter(|_| self.messages.len() == 1)
+    }
 }
 
 impl ContextSection {
@@ -76,8 +85,9 @@ impl ContextSection {
             return self.items.len();
         }
         let first =
-            self.items.iter().rposition(|item| item.message.is_none()).map_or(0, |last| last + 1);
-        let answers = |item: &&ContextItem| matches!(item.message, Some((Role::Assistant, _)));
+            self.items.iter().rposition(|item| item.messages.is_empty()).map_or(0, |last| last + 1);
+        let answers =
+            |item: &&ContextItem| matches!(item.messages.first(), Some((Role::Assistant, _)));
         first + self.items[first..].iter().take_while(answers).count()
     }
 }
@@ -131,15 +141,20 @@ impl Context {
             text.extend(section.items[..tail].iter().map(|item| item.block.as_str()));
             text.extend(section.note.as_deref());
             for item in &section.items[tail..] {
-                match &item.message {
-                    Some((role @ (Role::User | Role::Assistant), text)) => {
-                        latest.push(ChatMessage::new(*role, text));
+                for (role, text) in &item.messages {
+                    match role {
+                        Role::User | Role::Assistant => latest.push(ChatMessage::new(*role, text)),
+                        // System messages and tool output of the past are data now, not
+                        // instructions.
+                        Role::System | Role::Tool if item.messages.len() == 1 => {
+                            latest.push(ChatMessage::new(Role::User, &item.block));
+                        }
+                        Role::System | Role::Tool => {
+                            let mut quoted = String::new();
+                            render::quote(&mut quoted, text);
+                            latest.push(ChatMessage::new(Role::User, quoted));
+                        }
                     }
-                    // System messages and tool output of the past are data now, not instructions.
-                    Some((Role::System | Role::Tool, _)) => {
-                        latest.push(ChatMessage::new(Role::User, &item.block));
-                    }
-                    None => {}
                 }
             }
         }
@@ -164,10 +179,11 @@ impl Context {
         let removed =
             was.iter().filter(|item| lacks(now, item)).cloned().map(ContextChange::Removed);
         let added = now.iter().filter(|item| lacks(was, item)).cloned().map(ContextChange::Added);
+        let is_match = |why| matches!(why, PackReason::Hit | PackReason::Neighbour);
         let mut changes: Vec<ContextChange> = removed.chain(added).collect();
         changes.sort_by_key(|change| match change {
             ContextChange::Added(item) | ContextChange::Removed(item) => {
-                (item.reason >= PackReason::Hit, item.from, item.until)
+                (is_match(item.reason), item.from, item.until)
             }
         });
         changes
@@ -194,7 +210,7 @@ pub(super) fn sections(
             } else {
                 None
             },
-            items: write_items(pieces, items, section.take.is_volatile()),
+            items: write_items(pieces, items, section),
             is_volatile: section.take.is_volatile(),
             is_latest,
         });
@@ -205,47 +221,80 @@ pub(super) fn sections(
 fn write_items(
     pieces: &ConversationPieces<'_>,
     items: &[PackedItem],
-    recalled: bool,
+    section: &Section,
 ) -> Vec<ContextItem> {
+    let recalled = section.take.is_volatile();
     let mut written = Vec::with_capacity(items.len());
     let mut before: Option<&PackedItem> = None;
     for item in items {
-        let (RenderedBlock { block, hash, tokens }, message) = match item.key {
-            PieceKey::Node(level, ordinal) => {
-                let block = pieces
-                    .nodes
-                    .get(&(level, ordinal))
-                    .map(|node| render::node(node, item.detail_level));
-                let block = block.unwrap_or_default();
-                let tokens = pieces.cache.count(&block);
-                (RenderedBlock::new(block, tokens), None)
+        let item_written = match (item.key, section.style) {
+            (PieceKey::Message(slice), BlockStyle::Record) => {
+                write_message(pieces, item, slice, before, recalled)
             }
-            PieceKey::Message(slice) => {
-                let lead = match (before, recalled) {
-                    (before, true) => {
-                        before.map_or(HeaderStyle::Day, |before| lead(pieces, before, item))
-                    }
-                    (None, false) => HeaderStyle::Minute,
-                    (Some(_), false) => pieces.lead(slice),
-                };
-                let block = if recalled {
-                    pieces.recalled(slice, lead)
-                } else {
-                    pieces.message_block(slice, lead)
-                };
-                let Some(block) = block else { continue };
-                let whole = item.detail_level >= DetailLevel::Text
-                    && slice.from == 0
-                    && slice.until >= block.message.chars;
-                let message =
-                    (whole && !recalled).then(|| (block.message.body.role, plain_text(&block)));
-                (pieces.rendered(&block, item.detail_level, recalled), message)
-            }
+            _ => write_labelled(pieces, item, section.style, recalled),
         };
-        written.push(ContextItem { block, message, hash, tokens });
+        written.extend(item_written);
         before = Some(item);
     }
     written
+}
+
+/// A message in the style of a record.
+fn write_message(
+    pieces: &ConversationPieces<'_>,
+    item: &PackedItem,
+    slice: Slice,
+    before: Option<&PackedItem>,
+    recalled: bool,
+) -> Option<ContextItem> {
+    let lead = match (before, recalled) {
+        (before, true) => before.map_or(HeaderStyle::Day, |before| lead(pieces, before, item)),
+        (None, false) => HeaderStyle::Minute,
+        (Some(_), false) => pieces.lead(slice),
+    };
+    let block = match recalled {
+        true => pieces.recalled(slice, lead)?,
+        false => pieces.message_block(slice, lead)?,
+    };
+    let is_whole = item.detail_level >= DetailLevel::Text
+        && slice.from == 0
+        && slice.until >= block.message.chars;
+    let message = (is_whole && !recalled).then(|| (block.message.body.role, plain_text(&block)));
+    let RenderedBlock { block, hash, tokens } =
+        pieces.rendered(&block, item.detail_level, recalled);
+    Some(ContextItem { block, messages: message.into_iter().collect(), hash, tokens })
+}
+
+/// A node, or a turn or message in a labelled style.
+fn write_labelled(
+    pieces: &ConversationPieces<'_>,
+    item: &PackedItem,
+    style: BlockStyle,
+    recalled: bool,
+) -> Option<ContextItem> {
+    let score = recalled.then_some(item.score);
+    let mut messages = Vec::new();
+    let block = match item.key {
+        PieceKey::Node(level, ordinal) => {
+            let node = pieces.nodes.get(&(level, ordinal))?;
+            pieces.node_block(node, item.detail_level, style, score)
+        }
+        PieceKey::Turn(_) | PieceKey::Message(_) => {
+            let turn = match item.key {
+                PieceKey::Turn(turn) => pieces.turn_block(turn, score)?,
+                PieceKey::Message(slice) => pieces.message_as_turn(slice)?,
+                PieceKey::Node(..) => return None,
+            };
+            if !recalled && turn.is_whole(item.detail_level) {
+                let said = turn.messages.iter();
+                messages.extend(said.map(|(it, text)| (it.body.role, (*text).to_owned())));
+            }
+            turn.block(item.detail_level)
+        }
+    };
+    let tokens = pieces.cache.count(&block);
+    let RenderedBlock { block, hash, tokens } = RenderedBlock::new(block, tokens);
+    Some(ContextItem { block, messages, hash, tokens })
 }
 
 /// The text of a message, preceded by the tool calls before it.

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use treering_core::packing::{DetailLevel, PackReason, Piece, PieceKey, RecallCandidate};
+use treering_core::packing::{
+    BlockStyle, DetailLevel, PackReason, Piece, PieceKey, RecallCandidate,
+};
 use treering_core::ports::{Span, StoreResult};
-use treering_core::{Message, MessageIdx, Question, Slice, TextPosition, TurnNo, excerpt};
+use treering_core::{Message, MessageIdx, Node, Question, Slice, TextPosition, TurnNo, excerpt};
 
-use super::piece_source::{CLOSE, ConversationPieces, day_of, runs};
+use super::piece_source::{CLOSE, ConversationPieces, day_of, increasing_costs, runs};
 use super::render::PART_CHARS;
 use crate::search::{Hit, HitItem};
 
@@ -25,8 +27,9 @@ pub(super) struct QuestionHits {
 }
 
 impl ConversationPieces<'_> {
-    /// The hits that lie in the thread, and the neighbors of the best of them.
-    pub(super) fn candidates(&mut self) -> StoreResult<Vec<RecallCandidate>> {
+    /// The hits that are visible: messages and the neighbors of the best of them, or turns in a
+    /// labelled style, and nodes.
+    pub(super) fn candidates(&mut self, style: BlockStyle) -> StoreResult<Vec<RecallCandidate>> {
         let Some(asked) = &self.question_hits else { return Ok(Vec::new()) };
         let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for hit in &asked.hits {
@@ -38,10 +41,30 @@ impl ConversationPieces<'_> {
         }
         self.add_reporting_messages(&mut found, &calls)?;
         found.retain(|(message, _)| message.idx.0 < self.end && self.lineage.holds(message));
-        let mut candidates = Vec::new();
-        for (rank, (message, score)) in found.iter().enumerate() {
+        for (message, _) in &found {
             self.messages.entry(message.idx.0).or_insert_with(|| Arc::new(message.clone()));
             self.find_part(message.idx.0);
+        }
+        let mut candidates = match style {
+            BlockStyle::Record => self.message_candidates(&found)?,
+            BlockStyle::Labelled | BlockStyle::Previous => self.turn_candidates(&found)?,
+        };
+        for (rank, (node, score)) in nodes.iter().enumerate() {
+            if self.counts(node)? {
+                self.keep(std::slice::from_ref(node));
+                candidates.push(self.node_candidate(node, *score, rank as u32, style));
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// Found messages, and the neighbors of the best of them.
+    fn message_candidates(
+        &mut self,
+        found: &[(Message, f32)],
+    ) -> StoreResult<Vec<RecallCandidate>> {
+        let mut candidates = Vec::new();
+        for (rank, (message, score)) in found.iter().enumerate() {
             candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
         }
         let tokens: u32 =
@@ -63,22 +86,49 @@ impl ConversationPieces<'_> {
                 candidates.push(self.candidate(message, score, rank, PackReason::Neighbour));
             }
         }
-        for (rank, (node, score)) in nodes.iter().enumerate() {
-            if !self.counts(node)? {
+        Ok(candidates)
+    }
+
+    /// The turns of found messages. A turn has the score of its best message.
+    fn turn_candidates(&mut self, found: &[(Message, f32)]) -> StoreResult<Vec<RecallCandidate>> {
+        let mut candidates: Vec<RecallCandidate> = Vec::new();
+        for (message, score) in found {
+            let turn = message.turn;
+            let is_known = candidates.iter().any(|it| it.piece.key == PieceKey::Turn(turn));
+            if is_known || !self.read_turn(turn.0)? {
                 continue;
             }
-            self.keep(std::slice::from_ref(node));
-            let mut piece = self.node_piece(node);
-            piece.costs = piece
-                .costs
-                .iter()
-                .copied()
-                .filter(|(detail, _)| *detail == DetailLevel::Text)
-                .collect();
-            let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
-            candidates.push(RecallCandidate { piece, score, rank, reason, day: i64::MIN });
+            self.focus.insert(turn.0, message.idx.0);
+            candidates.extend(self.turn_piece(turn, Some(*score)).map(|piece| RecallCandidate {
+                piece,
+                score: *score,
+                rank: candidates.len() as u32,
+                reason: PackReason::Hit,
+                day: day_of(message),
+                style: BlockStyle::Labelled,
+            }));
         }
         Ok(candidates)
+    }
+
+    fn node_candidate(
+        &self,
+        node: &Node,
+        score: f32,
+        rank: u32,
+        style: BlockStyle,
+    ) -> RecallCandidate {
+        let detail_levels = match style {
+            BlockStyle::Record => &[DetailLevel::Text][..],
+            BlockStyle::Labelled | BlockStyle::Previous => &[DetailLevel::Gist, DetailLevel::Text],
+        };
+        let cost = |detail: &DetailLevel| {
+            let block = self.node_block(node, *detail, style, Some(score));
+            (*detail, self.cache.count(&block))
+        };
+        let costs = increasing_costs(detail_levels.iter().map(cost));
+        let piece = Piece { costs, ..self.node_piece(node) };
+        RecallCandidate { piece, score, rank, reason: PackReason::Hit, day: i64::MIN, style }
     }
 
     /// Adds the messages that report on found tool calls: the next one in the same turn.
@@ -141,9 +191,11 @@ impl ConversationPieces<'_> {
             from: TextPosition { idx: message.idx, offset: 0 },
             until: TextPosition::after(message.idx),
             weight: message.tokens,
+            chars: message.chars,
             costs: part.into_iter().chain([whole]).collect(),
             min_expanded_cost: None,
         };
-        RecallCandidate { piece, score, rank, reason, day: day_of(message) }
+        let (day, style) = (day_of(message), BlockStyle::Record);
+        RecallCandidate { piece, score, rank, reason, day, style }
     }
 }

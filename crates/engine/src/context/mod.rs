@@ -5,15 +5,18 @@ mod context_cache;
 mod cover;
 mod format;
 mod hits;
+mod labelled;
 mod lineage;
+mod messages;
 mod piece_source;
 mod render;
+mod turns;
 
 use std::time::Duration;
 
 use treering_core::packing::{
-    BudgetSplit, ContextPlan, PackedItem, PieceKey, PieceSource as _, Profile, SectionSource, pack,
-    stable_prefix_end,
+    BlockStyle, BudgetSplit, ContextPlan, PackedItem, PieceKey, PieceSource as _, Profile,
+    SectionSource, pack, stable_prefix_end,
 };
 use treering_core::ports::Span;
 use treering_core::{
@@ -27,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::gate::GateSnapshot;
 use crate::search::Query;
 use hits::QuestionHits;
+use lineage::Lineage;
 use piece_source::ConversationPieces;
 
 pub(crate) use context_cache::ContextCache;
@@ -34,6 +38,8 @@ pub use format::{Context, ContextChange, ContextItem, ContextSection};
 
 /// Minimum budget of a context.
 const MIN_BUDGET_TOKENS: u32 = 128;
+/// The number of hits to request for each that a profile takes.
+const SPARE_HITS: usize = 4;
 /// Approximate cost of a message beside its text.
 const MESSAGE_OVERHEAD_TOKENS: u32 = 8;
 
@@ -42,7 +48,7 @@ const MESSAGE_OVERHEAD_TOKENS: u32 = 8;
 pub struct ContextRequest {
     /// The conversation's id.
     pub conversation: ConversationId,
-    /// The thread; the most recently active one if absent.
+    /// The thread; the whole conversation if absent.
     pub thread: Option<ThreadName>,
     /// The question to answer; a standing context if absent.
     pub query: Option<String>,
@@ -158,6 +164,9 @@ impl Engine {
     }
 }
 
+/// The thread of a context for a whole conversation with several threads, in receipts.
+const WHOLE: &str = "*";
+
 /// Extra tokens that are kept free when a context came out too large.
 const SHRINK_STEP_TOKENS: u32 = 8;
 
@@ -181,22 +190,14 @@ impl Assembly<'_> {
             true => at,
             false => self.engine.clock().now(),
         };
-        let thread =
-            self.request.thread.clone().or_else(|| last.as_ref().map(|it| it.thread.clone()));
-        let thread = thread.unwrap_or_default();
-        if !self.conversation.threads.iter().any(|it| it.name == thread) && end > 0 {
-            let names: Vec<&str> =
-                self.conversation.threads.iter().map(|it| it.name.as_str()).collect();
-            let why = format!("the conversation has {}", names.join(", "));
-            return Err(Invalid::new(format!("thread {thread}"), why).into());
-        }
+        let (lineage, thread) = self.lineage(end)?;
         let cache = self.engine.context_cache();
         let mut pieces = ConversationPieces::new(
             self.seen,
             self.key,
             self.conversation,
             cache,
-            &thread,
+            lineage,
             end,
             at,
         );
@@ -220,7 +221,7 @@ impl Assembly<'_> {
         let of_context = |tokens_reused: u32| ReusablePrefix::of(tokens_reused, tokens);
         context.receipt = Receipt {
             conversation: self.conversation.id.to_string(),
-            thread: thread.to_string(),
+            thread,
             profile: self.request.profile.name.clone(),
             query: self.request.query.clone(),
             as_of: last_turn(&pieces, end),
@@ -237,6 +238,24 @@ impl Assembly<'_> {
         Ok(context)
     }
 
+    /// The visible messages, and the name of the thread: of the requested one, of the only one,
+    /// or [`WHOLE`].
+    fn lineage(&self, end: u32) -> Result<(Lineage, String)> {
+        let threads = &self.conversation.threads;
+        let thread = match (&self.request.thread, threads.as_slice()) {
+            (Some(thread), _) => thread.clone(),
+            (None, []) => ThreadName::main(),
+            (None, [only]) => only.name.clone(),
+            (None, _) => return Ok((Lineage::whole(self.conversation), WHOLE.to_owned())),
+        };
+        if !threads.iter().any(|it| it.name == thread) && end > 0 {
+            let names: Vec<&str> = threads.iter().map(|it| it.name.as_str()).collect();
+            let why = format!("the conversation has {}", names.join(", "));
+            return Err(Invalid::new(format!("thread {thread}"), why).into());
+        }
+        Ok((Lineage::of(self.conversation, &thread), thread.to_string()))
+    }
+
     fn last_message(&self, end: u32) -> Result<Option<treering_core::Message>> {
         let Some(last) = end.checked_sub(1) else { return Ok(None) };
         Ok(self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(last), 1))?.pop())
@@ -248,24 +267,61 @@ impl Assembly<'_> {
         let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
             return Ok(None);
         };
-        let wants_nodes = profile.sections.iter().any(|it| it.take == SectionSource::Nodes);
-        let query = Query {
-            text: text.clone(),
-            conversations: vec![self.conversation.id],
-            levels: if wants_nodes { Vec::new() } else { vec![0] },
-            limit: self.hits_wanted(end)?,
-            ..Query::default()
-        };
-        let answer = match is_past {
-            true => self.engine.search_as_of(&query, self.conversation.id, end, now)?,
-            false => self.engine.search_whole(&query)?,
-        };
+        let (mut hits, mut words_only) = (Vec::new(), None);
+        for (levels, limit) in self.searches(end)? {
+            let query = Query {
+                text: text.clone(),
+                conversations: vec![self.conversation.id],
+                levels,
+                limit,
+                ..Query::default()
+            };
+            let answer = match is_past {
+                true => self.engine.search_as_of(&query, self.conversation.id, end, now)?,
+                false => self.engine.search_whole(&query)?,
+            };
+            hits.extend(answer.hits);
+            words_only = words_only.or(answer.lexical_only_reason);
+        }
         let question = Question::new(text, now);
-        Ok(Some(QuestionHits {
-            question,
-            hits: answer.hits,
-            words_only: answer.lexical_only_reason,
-        }))
+        Ok(Some(QuestionHits { question, hits, words_only }))
+    }
+
+    /// The searches that the profile needs, as levels and limits. Messages and nodes do not
+    /// compete with each other; with quotas, no level competes with another.
+    fn searches(&self, end: u32) -> Result<Vec<(Vec<u8>, usize)>> {
+        let enough = self.hits_wanted(end)?;
+        let height = u8::try_from(self.conversation.tree_state.sealed.len()).unwrap_or(u8::MAX);
+        let all_nodes: Vec<u8> = (1..=height).collect();
+        let mut searches: Vec<(Vec<u8>, usize)> = Vec::new();
+        for section in &self.request.profile.sections {
+            let limit = section.limit.map_or(enough, |limit| limit as usize);
+            // Several messages of one turn may match, and some nodes may be in the context.
+            let limit = SPARE_HITS * limit;
+            match section.take {
+                SectionSource::Recall if section.style == BlockStyle::Record => {
+                    searches.push((vec![0], enough));
+                }
+                SectionSource::Recall => searches.push((vec![0], limit)),
+                SectionSource::Nodes => searches.push((all_nodes.clone(), limit)),
+                SectionSource::Search => {
+                    let last = section.quotas.len().saturating_sub(1);
+                    for level in 0..=height {
+                        let quota = section.quotas.get(usize::from(level).min(last));
+                        let quota = quota.map_or(limit, |quota| SPARE_HITS * *quota as usize);
+                        searches.push((vec![level], quota));
+                    }
+                }
+                _ => {}
+            }
+        }
+        searches.retain(|(levels, limit)| !levels.is_empty() && *limit > 0);
+        searches.sort();
+        // Of two searches at the same levels, the one with the higher limit finds more.
+        searches.reverse();
+        searches.dedup_by(|less, more| less.0 == more.0);
+        searches.reverse();
+        Ok(searches)
     }
 
     /// The number of hits to request, from the average length of the messages before `end`. It is
@@ -409,7 +465,7 @@ impl Assembly<'_> {
                 PieceKey::Node(level, ordinal) => {
                     pieces.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
                 }
-                PieceKey::Message(_) => None,
+                PieceKey::Turn(_) | PieceKey::Message(_) => None,
             };
             let (from, until) = item.span();
             ReceiptItem {

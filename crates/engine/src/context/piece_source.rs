@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use treering_core::fusion::relevance_percent;
 use treering_core::packing::{
-    ContextPlan, Costs, DetailLevel, HeaderStyle, Omission, PackedItem, Piece, PieceKey,
-    PieceSource, Profile, RecallCandidate, SkipReason,
+    BlockStyle, Costs, DetailLevel, HeaderStyle, Omission, Piece, PieceKey, PieceSource,
+    RecallCandidate, SkipReason, Strand,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
@@ -19,8 +20,10 @@ use crate::gate::GateSnapshot;
 
 use super::context_cache::{CachedWindow, ContextCache, RenderedBlock};
 use super::hits::QuestionHits;
+use super::labelled;
 use super::lineage::Lineage;
 use super::render::{self, MessageBlock, NODE_GRAINS};
+use super::turns::VisibleTurn;
 
 /// The pieces of a conversation.
 pub(super) struct ConversationPieces<'a> {
@@ -43,12 +46,16 @@ pub(super) struct ConversationPieces<'a> {
     pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
     pub(super) messages: BTreeMap<u32, Arc<Message>>,
     /// The messages that were read together with the tool calls before them.
-    read: BTreeSet<u32>,
+    pub(super) read: BTreeSet<u32>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
     /// Sealed windows from the cache, by their first message.
-    remembered: BTreeMap<u32, Arc<CachedWindow>>,
+    pub(super) remembered: BTreeMap<u32, Arc<CachedWindow>>,
     /// Excerpts of long messages that fit the question.
     pub(super) parts: HashMap<u32, String>,
+    /// The turns that were read.
+    pub(super) turns: HashMap<u32, VisibleTurn>,
+    /// The message of each found turn that fits the question best.
+    pub(super) focus: HashMap<u32, u32>,
     roots: Option<(u32, Vec<Piece>)>,
     pub(super) root_nodes: Option<Vec<Arc<Node>>>,
 }
@@ -59,7 +66,7 @@ impl<'a> ConversationPieces<'a> {
         key: &'a ConversationKey,
         conversation: &'a Conversation,
         cache: &'a ContextCache,
-        thread: &ThreadName,
+        lineage: Lineage,
         end: u32,
         at: Timestamp,
     ) -> Self {
@@ -69,7 +76,7 @@ impl<'a> ConversationPieces<'a> {
             key,
             conversation,
             cache,
-            lineage: Lineage::of(conversation, thread),
+            lineage,
             end,
             at,
             settled: end,
@@ -81,6 +88,8 @@ impl<'a> ConversationPieces<'a> {
             calls: HashMap::new(),
             remembered: BTreeMap::new(),
             parts: HashMap::new(),
+            turns: HashMap::new(),
+            focus: HashMap::new(),
             roots: None,
             root_nodes: None,
         }
@@ -100,95 +109,12 @@ impl<'a> ConversationPieces<'a> {
             calls: self.calls.clone(),
             remembered: self.remembered.clone(),
             parts: HashMap::new(),
+            turns: HashMap::new(),
+            focus: HashMap::new(),
             roots: None,
             root_nodes: self.root_nodes.clone(),
             ..*self
         }
-    }
-
-    /// Reads messages, with the one before them and with their tool calls.
-    fn read_messages(&mut self, from: u32, until: u32) -> StoreResult<()> {
-        let wanted = from..until.min(self.end);
-        if wanted.clone().all(|idx| self.read.contains(&idx)) {
-            return Ok(());
-        }
-        let span = Span::between(MessageIdx(from.saturating_sub(1)), MessageIdx(wanted.end));
-        let read = self.reader.messages(self.key.id, span)?;
-        let turns = (read.iter().map(|it| it.turn).min(), read.iter().map(|it| it.turn).max());
-        self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
-        if self.conversation.totals.tool_calls > 0
-            && let (Some(first), Some(last)) = turns
-        {
-            for call in
-                self.reader.tool_calls(self.key.id, Span::between(first, TurnNo(last.0 + 1)))?
-            {
-                let idx = call.before.0;
-                if wanted.contains(&idx) && !self.read.contains(&idx) && self.is_call_before(&call)
-                {
-                    self.calls.entry(idx).or_default().push(call);
-                }
-            }
-        }
-        self.read.extend(wanted);
-        Ok(())
-    }
-
-    /// Whether a call falls between the turns of the two messages around its position.
-    fn is_call_before(&self, call: &ToolCall) -> bool {
-        let turn = |idx: Option<u32>| idx.and_then(|idx| self.messages.get(&idx)).map(|it| it.turn);
-        let (before, after) = (turn(call.before.0.checked_sub(1)), turn(Some(call.before.0)));
-        let since = before.min(after).or(after);
-        since.is_some_and(|since| since <= call.turn)
-            && after.max(before).is_some_and(|last| call.turn <= last)
-    }
-
-    /// Loads the planned messages of the sections that do not depend on the question, unless they
-    /// were read before.
-    pub(super) fn load_planned_messages(
-        &mut self,
-        profile: &Profile,
-        plan: &ContextPlan,
-    ) -> StoreResult<()> {
-        let sections = profile.sections.iter().zip(&plan.sections);
-        let steady = sections
-            .filter(|(section, _)| !section.take.is_volatile())
-            .flat_map(|(_, items)| items);
-        let quoted = |item: &PackedItem| {
-            if let PieceKey::Message(slice) = item.key { Some(slice.idx.0) } else { None }
-        };
-        let quoted_idx: Vec<u32> = steady.filter_map(quoted).collect();
-        let unknown: Vec<u32> =
-            quoted_idx.into_iter().filter(|idx| !self.load_from_cache(*idx)).collect();
-        runs(unknown.into_iter(), CLOSE)
-            .into_iter()
-            .try_for_each(|run| self.read_messages(run.start, run.end))
-    }
-
-    /// Loads a message from its cached window. Returns whether the message is loaded now.
-    fn load_from_cache(&mut self, idx: u32) -> bool {
-        if self.read.contains(&idx) {
-            return true;
-        }
-        let Some((window, at)) = self.window_of(idx) else { return false };
-        let window = Arc::clone(window);
-        let Some(message) = window.messages.get(at) else { return false };
-        let before =
-            at.checked_sub(1).map_or(window.before.as_ref(), |before| window.messages.get(before));
-        for message in before.into_iter().chain([message]) {
-            self.messages.insert(message.idx.0, Arc::clone(message));
-        }
-        if let Some(calls) = window.calls.get(&idx) {
-            self.calls.insert(idx, calls.clone());
-        }
-        self.read.insert(idx);
-        true
-    }
-
-    /// The cached window that contains a message, and the message's index in it.
-    fn window_of(&self, idx: u32) -> Option<(&Arc<CachedWindow>, usize)> {
-        let (first, window) = self.remembered.range(..=idx).next_back()?;
-        let at = (idx - first) as usize;
-        (at < window.messages.len()).then_some((window, at))
     }
 
     /// Renders a message, from the cache if its window is cached.
@@ -221,6 +147,41 @@ impl<'a> ConversationPieces<'a> {
         Some(MessageBlock { message, slice, calls, lead, part: None })
     }
 
+    /// A message and the text of a slice of it.
+    pub(super) fn slice_text(&self, slice: Slice) -> Option<(&Message, &str)> {
+        let message = self.messages.get(&slice.idx.0)?;
+        Some((message, render::slice_text(message, slice)))
+    }
+
+    /// The relevance of a hit in percent.
+    pub(super) fn relevance(&self, score: f32) -> u32 {
+        let hits = self.question_hits.as_ref().map_or(&[][..], |asked| &asked.hits);
+        relevance_percent(score, hits.iter().map(|hit| hit.score).fold(0.0, f32::max))
+    }
+
+    /// A node as a block; matches show their relevance in a labelled style.
+    pub(super) fn node_block(
+        &self,
+        node: &Node,
+        detail: DetailLevel,
+        style: BlockStyle,
+        score: Option<f32>,
+    ) -> String {
+        match style {
+            BlockStyle::Record => render::node(node, detail),
+            BlockStyle::Labelled | BlockStyle::Previous => {
+                let relevance = score.map(|score| self.relevance(score));
+                labelled::node(node, detail, style, relevance)
+            }
+        }
+    }
+
+    /// The number of a thread.
+    pub(super) fn number_of_thread(&self, thread: &ThreadName) -> u16 {
+        let place = self.conversation.threads.iter().position(|it| it.name == *thread);
+        place.and_then(|place| u16::try_from(place).ok()).unwrap_or(u16::MAX)
+    }
+
     /// A message block as a recalled hit.
     pub(super) fn recalled(&self, slice: Slice, lead: HeaderStyle) -> Option<MessageBlock<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
@@ -236,38 +197,7 @@ impl<'a> ConversationPieces<'a> {
         if slice.from == 0 && opens_a_day { HeaderStyle::Minute } else { HeaderStyle::None }
     }
 
-    /// The messages of a sealed window, from the cache if possible.
-    fn sealed(&mut self, window: &Window) -> StoreResult<Arc<CachedWindow>> {
-        let sealed = match self.cache.window_of(self.key, window) {
-            Some(sealed) => sealed,
-            None => {
-                let pieces = self.raw(window)?;
-                let (from, until) = (window.from.idx.0, window.end().0);
-                let calls = self.calls.iter().filter(|(idx, _)| (from..until).contains(idx));
-                let sealed = Arc::new(CachedWindow::new(
-                    pieces,
-                    from.checked_sub(1).and_then(|before| self.messages.get(&before)).cloned(),
-                    self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
-                    calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
-                ));
-                self.cache.put_window(self.key, window, Arc::clone(&sealed));
-                sealed
-            }
-        };
-        self.remembered.insert(window.from.idx.0, Arc::clone(&sealed));
-        Ok(sealed)
-    }
-
-    fn raw(&mut self, window: &Window) -> StoreResult<Vec<Piece>> {
-        self.read_messages(window.from.idx.0, window.end().0)?;
-        let span = window.from.idx.0..window.end().0.min(self.end);
-        let own = self.messages.range(span).filter(|(_, message)| message.thread == window.thread);
-        let slices = own.filter_map(|(_, message)| window.slice(message.idx, message.chars));
-        let slices: Vec<Slice> = slices.collect();
-        Ok(slices.into_iter().filter_map(|slice| self.message_piece(slice)).collect())
-    }
-
-    fn message_piece(&self, slice: Slice) -> Option<Piece> {
+    pub(super) fn message_piece(&self, slice: Slice) -> Option<Piece> {
         let block = self.message_block(slice, self.lead(slice))?;
         let message = block.message;
         let share = match message.chars {
@@ -287,6 +217,7 @@ impl<'a> ConversationPieces<'a> {
             from: TextPosition { idx: slice.idx, offset: slice.from },
             until,
             weight: share,
+            chars: slice.until - slice.from,
             costs: increasing_costs(block.detail_levels().iter().map(cost)),
             min_expanded_cost: None,
         })
@@ -318,6 +249,7 @@ impl<'a> ConversationPieces<'a> {
             from,
             until,
             weight: u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
+            chars: u32::try_from(node.source.raw_chars).unwrap_or(u32::MAX),
             costs: increasing_costs(NODE_GRAINS.into_iter().map(cost)),
             min_expanded_cost: Some(least),
         }
@@ -344,7 +276,7 @@ const LEAST_GIST: u32 = 24;
 
 /// Keeps only costs that rise with the level of detail: a coarser level that is not cheaper than
 /// a finer one is useless.
-fn increasing_costs(costs: impl Iterator<Item = (DetailLevel, u32)>) -> Costs {
+pub(super) fn increasing_costs(costs: impl Iterator<Item = (DetailLevel, u32)>) -> Costs {
     let mut rising: Vec<(DetailLevel, u32)> = Vec::new();
     for (detail, cost) in costs {
         // Empty lists add nothing.
@@ -428,6 +360,39 @@ impl PieceSource for ConversationPieces<'_> {
         Ok(slices[late..].iter().filter_map(|slice| self.message_piece(*slice)).collect())
     }
 
+    fn latest_turns(&mut self, turns: usize) -> StoreResult<Vec<Piece>> {
+        let turns = self.read_latest_turns(turns)?;
+        Ok(turns.into_iter().filter_map(|turn| self.turn_piece(TurnNo(turn), None)).collect())
+    }
+
+    fn strands(
+        &mut self,
+        key: PieceKey,
+        (from, until): (TextPosition, TextPosition),
+    ) -> StoreResult<Vec<Strand>> {
+        let thread = match key {
+            _ if self.is_one_thread() => 0,
+            PieceKey::Turn(_) | PieceKey::Message(_) => self.thread_number(from.idx),
+            PieceKey::Node(level, ordinal) => {
+                let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else {
+                    return Ok(Vec::new());
+                };
+                let mut windows = Vec::new();
+                self.windows_of(&node, &mut windows)?;
+                let strand = |window: Window| {
+                    let thread = self.number_of_thread(&window.thread);
+                    Strand { thread, from: window.from, until: window.until }
+                };
+                return Ok(windows.into_iter().map(strand).collect());
+            }
+        };
+        Ok(vec![Strand { thread, from, until }])
+    }
+
+    fn styled(&mut self, piece: Piece, style: BlockStyle) -> Piece {
+        self.in_style(piece, style)
+    }
+
     fn turn(&self, idx: MessageIdx) -> Option<u32> {
         self.messages.get(&idx.0).map(|message| message.turn.0)
     }
@@ -455,8 +420,8 @@ impl PieceSource for ConversationPieces<'_> {
         Ok(self.node_pieces(&counting))
     }
 
-    fn hits(&mut self) -> StoreResult<Vec<RecallCandidate>> {
-        self.candidates()
+    fn hits(&mut self, style: BlockStyle) -> StoreResult<Vec<RecallCandidate>> {
+        self.candidates(style)
     }
 
     fn cost_of_hit(
@@ -470,9 +435,13 @@ impl PieceSource for ConversationPieces<'_> {
                 let block = self.recalled(slice, lead);
                 block.map_or(0, |block| block.cost(self.cache, detail))
             }
+            PieceKey::Turn(turn) => {
+                let block = self.turn_block(turn, Some(hit.score));
+                block.map_or(0, |block| self.cache.count(&block.block(detail)))
+            }
             PieceKey::Node(level, ordinal) => {
-                let node = self.nodes.get(&(level, ordinal));
-                node.map_or(0, |node| self.cache.count(&render::node(node, detail)))
+                let Some(node) = self.nodes.get(&(level, ordinal)) else { return 0 };
+                self.cache.count(&self.node_block(node, detail, hit.style, Some(hit.score)))
             }
         }
     }

@@ -6,13 +6,16 @@
 
 use std::fmt::Write as _;
 
+use treering_core::lexicon::fold;
 use treering_core::packing::{DetailLevel, HeaderStyle, Omission, SkipReason};
-use treering_core::{Message, Node, NodeContent, Slice, Timestamp, ToolCall, excerpt, prompt};
+use treering_core::{
+    Coverage, Message, Node, NodeContent, Slice, ThreadName, Timestamp, ToolCall, excerpt, prompt,
+};
 
 use super::context_cache::ContextCache;
 
 /// Maximum length of a gist, in characters.
-const GIST_CHARS: usize = 260;
+pub(super) const GIST_CHARS: usize = 260;
 /// Length of the excerpt of a message that fits a question, in characters.
 pub(super) const PART_CHARS: usize = 520;
 /// Maximum length of the arguments of a tool call, in characters.
@@ -38,10 +41,23 @@ pub(super) fn note(left_out: &[Omission]) -> Option<String> {
     let mut spans = left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
     let first = spans.next()?;
     let more = if spans.next().is_some() { " and more" } else { "" };
-    let last = first.until - 1;
-    let span =
-        if last > first.from { format!("#{}–#{last}", first.from) } else { format!("#{last}") };
-    Some(format!("Omitted for lack of space: {span}{more}.\n\n"))
+    let mut note = "Omitted for lack of space: ".to_owned();
+    span(&mut note, first.from, first.until - 1);
+    Some(format!("{note}{more}.\n\n"))
+}
+
+/// Appends the positions of a run of messages.
+pub(super) fn span(block: &mut String, first: u32, last: u32) {
+    // Writing to a string does not fail.
+    _ = match last > first {
+        true => write!(block, "#{first}–#{last}"),
+        false => write!(block, "#{last}"),
+    };
+}
+
+/// The name of a thread in a header; nothing for the main thread.
+pub(super) fn thread_label(thread: &ThreadName) -> String {
+    if thread.is_main() { String::new() } else { format!(" · {}", plain(thread.as_str())) }
 }
 
 /// A message to be rendered.
@@ -87,7 +103,11 @@ impl MessageBlock<'_> {
             HeaderStyle::Day => _ = write!(head, "#{idx} · {} · ", &at.to_minute()[..10]),
             HeaderStyle::Minute => head.push_str(&run_head(idx, at)),
         }
-        head.push_str(&label(self.message));
+        head.push_str(&author(self.message));
+        if !self.message.thread.is_main() {
+            // Writing to a string does not fail.
+            _ = write!(head, " ({})", plain(self.message.thread.as_str()));
+        }
         head.push_str(if self.slice.from > 0 { " (continued):\n" } else { ":\n" });
         head
     }
@@ -118,14 +138,18 @@ impl MessageBlock<'_> {
 
     /// The text of the slice.
     pub(super) fn text(&self) -> &str {
-        let text = &self.message.body.text;
-        if self.slice.from == 0 && self.slice.until >= self.message.chars {
-            return text;
-        }
-        let at =
-            |chars: u32| text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at);
-        text.get(at(self.slice.from)..at(self.slice.until)).unwrap_or_default()
+        slice_text(self.message, self.slice)
     }
+}
+
+/// The text of a slice of a message.
+pub(super) fn slice_text(message: &Message, slice: Slice) -> &str {
+    let text = &message.body.text;
+    if slice.from == 0 && slice.until >= message.chars {
+        return text;
+    }
+    let at = |chars: u32| text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at);
+    text.get(at(slice.from)..at(slice.until)).unwrap_or_default()
 }
 
 /// A tool call on one line.
@@ -134,60 +158,81 @@ pub(super) fn tool_line(call: &ToolCall) -> String {
     format!("[{} {args}]", treering_core::text::preview(&call.call.name, 60))
 }
 
-/// The speaker's name, restricted to characters that cannot be mistaken for markup.
-fn label(message: &Message) -> String {
+/// The speaker's name, or the role if there is none.
+pub(super) fn author(message: &Message) -> String {
     let role = message.body.role.as_str();
     let Some(author) = &message.body.author else { return role.to_owned() };
+    let name = plain(author);
+    if name.starts_with(char::is_alphanumeric) { name } else { role.to_owned() }
+}
+
+/// A name, restricted to characters that cannot be mistaken for markup.
+pub(super) fn plain(name: &str) -> String {
     let plain = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '\'');
-    let name: String = author.chars().filter(plain).take(40).collect();
-    let name = name.trim();
-    if name.starts_with(char::is_alphanumeric) { name.to_owned() } else { role.to_owned() }
+    let name: String = name.chars().filter(plain).take(40).collect();
+    name.trim().to_owned()
 }
 
 /// The levels of detail of a node.
 pub(super) const NODE_GRAINS: [DetailLevel; 4] =
     [DetailLevel::Mention, DetailLevel::Gist, DetailLevel::Text, DetailLevel::Details];
 
-/// A node as a block.
+/// A node as a block. The text includes the points that the overview does not quote.
 pub(super) fn node(node: &Node, detail: DetailLevel) -> String {
     let content = &node.content;
     let mut block = String::with_capacity(content.overview.len() + 96);
-    let last = node.source.until.saturating_sub(1);
-    let day = |at: Timestamp| at.to_minute()[..10].to_owned();
-    let (from, until) = (day(node.range_start), day(node.range_end));
-    // Writing to a string does not fail.
-    _ = match last > node.source.from {
-        true => write!(block, "#{}–#{last} · {from}", node.source.from),
-        false => write!(block, "#{last} · {from}"),
-    };
     // A mention omits the end date to stay short; the next block begins there.
-    if from != until && detail > DetailLevel::Mention {
-        _ = write!(block, " to {until}");
-    }
-    let id = node.id.as_str();
-    let short = id.get(..id.find('-').map_or(0, |dash| dash + 9)).unwrap_or(id);
+    node_head(&mut block, node, detail > DetailLevel::Mention);
     match detail {
         DetailLevel::Mention => block.push_str(":\n"),
-        _ => _ = writeln!(block, " · summary {short}:"),
+        // Writing to a string does not fail.
+        _ => _ = writeln!(block, " · summary {}:", short_id(node)),
     }
+    let overview = content.overview.trim();
     match detail {
-        DetailLevel::Mention => quote(&mut block, &about(content)),
+        DetailLevel::Mention => quote(&mut block, &topics(content)),
         DetailLevel::Gist => {
-            let text = prompt::without_headings(&content.overview);
+            let text = prompt::without_headings(overview);
             quote(&mut block, &excerpt::head(text.trim(), GIST_CHARS));
         }
-        DetailLevel::Text => quote(&mut block, content.overview.trim()),
+        DetailLevel::Text => {
+            quote(&mut block, overview);
+            new_points(content, &[]).iter().for_each(|line| quote(&mut block, line));
+        }
         DetailLevel::Details => {
-            quote(&mut block, content.overview.trim());
-            lists(content).iter().for_each(|line| quote(&mut block, line));
+            quote(&mut block, overview);
+            let lists = new_points(content, &[]).into_iter();
+            let lists = lists.chain(files_and_tools(content)).chain(mentions(content));
+            lists.for_each(|line| quote(&mut block, &line));
         }
     }
     block.push('\n');
     block
 }
 
+/// The messages and days that a node covers.
+pub(super) fn node_head(block: &mut String, node: &Node, with_end: bool) {
+    let day = |at: Timestamp| at.to_minute()[..10].to_owned();
+    let (from, until) = (day(node.range_start), day(node.range_end));
+    span(block, node.source.from, node.source.until.saturating_sub(1));
+    // Writing to a string does not fail.
+    _ = write!(block, " · {from}");
+    if from != until && with_end {
+        _ = write!(block, " to {until}");
+    }
+    if let Coverage::Messages(window) = &node.spec.covers {
+        block.push_str(&thread_label(&window.thread));
+    }
+}
+
+/// The beginning of a node's id, enough to look it up.
+pub(super) fn short_id(node: &Node) -> &str {
+    let id = node.id.as_str();
+    id.get(..id.find('-').map_or(0, |dash| dash + 9)).unwrap_or(id)
+}
+
 /// The topics of a node, in a few words.
-fn about(content: &NodeContent) -> String {
+pub(super) fn topics(content: &NodeContent) -> String {
     match content.topics.as_slice() {
         [] => {
             let text = prompt::without_headings(&content.overview);
@@ -197,27 +242,64 @@ fn about(content: &NodeContent) -> String {
     }
 }
 
-/// The non-empty lists of a node, one line each.
-fn lists(content: &NodeContent) -> Vec<String> {
-    let tools: Vec<String> = content.tools_used.iter().map(|tool| tool.name.clone()).collect();
+/// The points of a node, one line for each list, without those that the overview, `shown` or an
+/// earlier list contains.
+pub(super) fn new_points(content: &NodeContent, shown: &[String]) -> Vec<String> {
     let lists = [
-        ("Files", &content.files_mentioned),
+        ("Key findings", &content.key_findings),
+        ("Decisions", &content.decisions),
+        ("Action items", &content.action_items),
+        ("Open questions", &content.unresolved),
+    ];
+    let mut known = fold(&content.overview);
+    for entry in shown {
+        known.push('\n');
+        known.push_str(&fold(entry));
+    }
+    let mut lines = Vec::new();
+    for (name, entries) in lists {
+        let mut fresh = Vec::new();
+        for entry in entries {
+            let point = fold(entry.trim().trim_end_matches('.'));
+            if !known.contains(&point) {
+                known.push('\n');
+                known.push_str(&point);
+                fresh.push(entry.clone());
+            }
+        }
+        lines.extend(list(name, &fresh, "; "));
+    }
+    lines
+}
+
+/// The files and the tools of a node, one line each.
+pub(super) fn files_and_tools(content: &NodeContent) -> Vec<String> {
+    let tools: Vec<String> = content.tools_used.iter().map(|tool| plain(&tool.name)).collect();
+    let files = list("Files mentioned", &content.files_mentioned, ", ");
+    files.into_iter().chain(list("Tools used", &tools, ", ")).collect()
+}
+
+/// The other lists of a node, one line each.
+pub(super) fn mentions(content: &NodeContent) -> Vec<String> {
+    let lists = [
         ("Code", &content.identifiers),
-        ("Tools", &tools),
         ("Names", &content.entities),
         ("Dates", &content.dates),
         ("Numbers", &content.numbers),
     ];
-    let line = |(name, entries): (&str, &Vec<String>)| {
-        let entries: Vec<&str> = entries.iter().take(ENTRIES).map(String::as_str).collect();
-        (!entries.is_empty()).then(|| format!("{name}: {}", entries.join(", ")))
-    };
-    lists.into_iter().filter_map(line).collect()
+    lists.into_iter().filter_map(|(name, entries)| list(name, entries, ", ")).collect()
+}
+
+/// A list on one line; `None` if it is empty.
+pub(super) fn list(name: &str, entries: &[String], separator: &str) -> Option<String> {
+    let entries = entries.iter().take(ENTRIES);
+    let entries: Vec<&str> = entries.map(|entry| entry.trim().trim_end_matches('.')).collect();
+    (!entries.is_empty()).then(|| format!("{name}: {}", entries.join(separator)))
 }
 
 /// Appends a text as quoted lines. Every kind of line break starts a new quoted line, and control
 /// characters are replaced.
-fn quote(block: &mut String, text: &str) {
+pub(super) fn quote(block: &mut String, text: &str) {
     let mut lines = text.split('\n').peekable();
     while let Some(line) = lines.next() {
         let ends = lines.peek().is_some().then(|| line.strip_suffix('\r')).flatten();

@@ -98,21 +98,28 @@ impl Filter {
     }
 
     #[inline]
-    pub(super) fn passes(&self, item: &IndexedItem) -> bool {
+    pub(super) fn passes(&self, index: &ItemIndex, number: u32) -> bool {
+        let item = &index.items[number as usize];
         item.flags & FLAG_DELETED == 0
             && self.in_scope(item)
-            && (!self.has_item_conditions || self.matches_conditions(item))
+            && (!self.has_item_conditions || self.matches_conditions(item, index, number))
     }
 
-    /// Whether an item meets the conditions beside the scope.
-    fn matches_conditions(&self, item: &IndexedItem) -> bool {
-        let at = item.at.as_micros();
-        self.thread.is_none_or(|thread| item.thread == thread)
+    /// Whether an item meets the conditions beside the scope. A node covers an interval of time
+    /// and one or more threads.
+    fn matches_conditions(&self, item: &IndexedItem, index: &ItemIndex, number: u32) -> bool {
+        let extent = if item.level > 0 { index.extents.get(&number) } else { None };
+        let end = item.at.as_micros();
+        let start = extent.map_or(end, |extent| extent.start.as_micros());
+        let is_in = |thread: u16| {
+            extent.map_or(item.thread == thread, |extent| extent.threads.contains(&thread))
+        };
+        self.thread.is_none_or(is_in)
             && self.author.is_none_or(|author| item.author == author)
             && self.role.is_none_or(|role| item.role == role)
             && (self.levels.is_empty() || self.levels.contains(&item.level))
-            && self.since.is_none_or(|since| at >= since)
-            && self.until.is_none_or(|until| at < until)
+            && self.since.is_none_or(|since| end >= since)
+            && self.until.is_none_or(|until| start < until)
     }
 
     #[inline]

@@ -8,8 +8,8 @@ use treering_core::fusion::length_norm;
 use treering_core::lexicon::{Lexer, TermId, fold};
 use treering_core::ports::{Change, Cursor, ItemRef};
 use treering_core::{
-    ContentHash, ConversationId, Coverage, Level, Message, MessageIdx, Node, Role, ThreadName,
-    Timestamp, ToolCall, TurnNo, Window, is_question, is_standing_instruction,
+    ContentHash, ConversationId, Coverage, Level, Message, MessageIdx, Node, NodeId, Role,
+    ThreadName, Timestamp, ToolCall, TurnNo, Window, is_question, is_standing_instruction,
 };
 
 use super::postings::Postings;
@@ -49,6 +49,15 @@ pub(super) struct IndexedItem {
     pub(super) level: u8,
     pub(super) role: u8,
     pub(super) flags: u8,
+}
+
+/// The extent of a node, for filters. Nodes are few, so it is stored apart from the items.
+#[derive(Debug)]
+pub(super) struct NodeExtent {
+    /// The earliest time covered; the item's own time is the latest.
+    pub(super) start: Timestamp,
+    /// The threads of the covered messages.
+    pub(super) threads: Vec<u16>,
 }
 
 /// The session of items that belong to none: tool calls and nodes.
@@ -98,6 +107,10 @@ pub(super) struct ItemIndex {
     pub(super) session_sizes: Vec<u32>,
     pub(super) authors: Vec<String>,
     pub(super) threads: Vec<ThreadName>,
+    /// The extent of each node, by item.
+    pub(super) extents: HashMap<u32, NodeExtent>,
+    /// The threads of nodes that cover more than the main thread.
+    side_threads: HashMap<NodeId, Vec<u16>>,
     /// The current version of replaceable items, by conversation, level (0 for tool calls),
     /// number and order.
     standing: HashMap<(u32, u8, u32, u16), u32>,
@@ -132,6 +145,8 @@ impl ItemIndex {
             session_sizes: Vec::new(),
             authors: Vec::new(),
             threads: Vec::new(),
+            extents: HashMap::new(),
+            side_threads: HashMap::new(),
             standing: HashMap::new(),
             messages: 0,
             sum: vec![0.0; dims],
@@ -157,6 +172,8 @@ impl ItemIndex {
             + self.postings.bytes()
             + self.conversations.iter().map(entry).sum::<usize>()
             + self.standing.len() * 40
+            + self.extents.len() * (size_of::<NodeExtent>() + 8)
+            + self.side_threads.len() * 96
             + self.pending_embeddings.len() * 72
             + self.lexer.bytes()
     }
@@ -286,10 +303,30 @@ impl ItemIndex {
             ..self.new_item(id)
         };
         let number = self.items.len() as u32;
+        let extent = NodeExtent { start: node.range_start, threads: self.threads_of(node) };
+        self.extents.insert(number, extent);
         self.replace(item, &node_text(node), embedding);
         if let Coverage::Messages(window) = &node.spec.covers {
             self.cover(item.conversation, window, number);
         }
+    }
+
+    /// The threads that a node covers. A group follows its children in the change feed.
+    fn threads_of(&mut self, node: &Node) -> Vec<u16> {
+        let main = self.thread(&ThreadName::main());
+        let mut threads = match &node.spec.covers {
+            Coverage::Messages(window) => vec![self.thread(&window.thread)],
+            Coverage::Nodes(children) => {
+                let of_child = |id| self.side_threads.get(id).cloned().unwrap_or(vec![main]);
+                children.iter().flat_map(of_child).collect()
+            }
+        };
+        threads.sort_unstable();
+        threads.dedup();
+        if threads != [main] {
+            self.side_threads.insert(node.id.clone(), threads.clone());
+        }
+        threads
     }
 
     /// Links the messages of a window to their node.
@@ -340,6 +377,7 @@ impl ItemIndex {
         let place = (item.conversation, item.level, item.number, item.order);
         if let Some(old) = self.standing.insert(place, number) {
             self.items[old as usize].flags |= FLAG_DELETED;
+            self.extents.remove(&old);
         }
         self.conversations[item.conversation as usize].others.push(number);
         self.insert(item, NO_SESSION, head(text), embedding);

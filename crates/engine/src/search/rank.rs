@@ -65,7 +65,7 @@ pub(super) fn rank(
     drill(index, &mut candidates);
     candidates.sort_unstable();
     candidates.dedup();
-    candidates.retain(|item| filter.passes(&index.items[*item as usize]));
+    candidates.retain(|item| filter.passes(index, *item));
     let mut scored: Vec<(u32, f32)> =
         candidates.iter().map(|item| (*item, asked.signals(*item).score())).collect();
     // Ties are broken in an order that does not depend on how the index was built.
@@ -137,7 +137,7 @@ fn by_meaning(
     filter: &Filter,
     limit: usize,
 ) -> Vec<u32> {
-    let passes = |item: &u32| filter.passes(&index.items[*item as usize]);
+    let passes = |item: &u32| filter.passes(index, *item);
     let all = 0..index.items.len() as u32;
     let nearest = match &filter.conversations {
         Some(conversations) => {
@@ -232,7 +232,7 @@ impl<'a> Scorer<'a> {
             }
             for (item, (held, score)) in (first..).zip(held.iter().zip(scores)) {
                 let is_among = *held != 0 && score >= best.threshold;
-                if is_among && self.filter.passes(&self.index.items[item as usize]) {
+                if is_among && self.filter.passes(self.index, item) {
                     best.push(item, score);
                 }
             }
