@@ -209,7 +209,10 @@ fn filters_are_exact() {
     check(&|q| q.conversations = vec![two], &[noted, closed]);
     check(&|q| q.conversations = vec![ConversationId::from_bytes([9; 16])], &[]);
     check(&|q| q.cwd = Some("/home/ana/two".into()), &[noted, closed]);
-    check(&|q| q.cwd = Some("/home/ana".into()), &[]);
+    check(&|q| q.cwd = Some("/home/an".into()), &[]);
+    let everything = [noted, closed, staging, idea, asked];
+    check(&|q| q.cwd = Some("/home/ana".into()), &everything);
+    check(&|q| q.project = Some("/home/ana/two".into()), &[noted, closed]);
     check(&|q| q.thread = Some(ThreadName::new("idea").unwrap()), &[idea]);
     check(&|q| q.thread = Some(ThreadName::new("nowhere").unwrap()), &[]);
     check(&|q| q.author = Some("yann".into()), &[closed]);

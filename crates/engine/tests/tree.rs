@@ -439,7 +439,7 @@ fn transient_failures_are_retried_and_permanent_ones_use_the_fallback() {
         events,
         [
             "acquire", "fail", "release", "clear", "acquire", "release", "clear", "update",
-            "acquire", "release", "clear"
+            "acquire", "release", "clear", "updated"
         ]
     );
     assert!(log[5].text.contains("no such model"), "{}", log[5].text);
