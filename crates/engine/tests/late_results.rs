@@ -53,6 +53,7 @@ fn call_and_talk(engine: &Engine, turns: i64) -> ConversationId {
             let message = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
             entries.push(Entry::message(ThreadName::main(), message));
         }
+        entries.push(Entry::turn_end(ThreadName::main()));
     }
     append(engine, entries)
 }

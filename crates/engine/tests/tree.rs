@@ -51,6 +51,7 @@ fn say(engine: &Engine, turns: std::ops::Range<u32>, chars: usize) -> Conversati
             let at = start().plus_micros(i64::from(turn) * 60_000_000);
             entries.push(Entry::message(ThreadName::main(), NewMessage::new(role, text, at)));
         }
+        entries.push(Entry::turn_end(ThreadName::main()));
     }
     append(engine, entries)
 }
@@ -356,9 +357,10 @@ fn stand_ins_take_turns_and_summarisers_do_not() {
                 AppendTarget::FindOrCreate(NewConversation { external_id, ..Default::default() });
             let message =
                 |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
-            let entries = [Role::User, Role::Assistant]
+            let mut entries: Vec<_> = [Role::User, Role::Assistant]
                 .map(|role| Entry::message(ThreadName::main(), message(role)))
                 .into();
+            entries.push(Entry::turn_end(ThreadName::main()));
             engine
                 .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
                 .unwrap();

@@ -154,7 +154,7 @@ pub(super) const JOBS: &[Damage] = &[
         plant: "DELETE FROM jobs",
         finds: &[
             "quay: level 1: node 0 has neither content nor a job",
-            "quay: messages #0–#1 of main are in no window",
+            "quay: messages #0–#3 of main are in no window",
             "quay: no vector and no job to embed turn 0",
             "quay: no vector and no job to embed turn 1",
         ],
@@ -190,7 +190,7 @@ pub(super) const JOBS: &[Damage] = &[
                 planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
                 moment, failures, planned_at, json_set(work, '$.ordinal', 99) FROM jobs WHERE kind = 1",
         finds: &[
-            "quay: job 000000000000 has nothing to work on: summarise messages #0–#1 (level 1)",
+            "quay: job 000000000000 has nothing to work on: summarise messages #0–#3 (level 1)",
         ],
         after_repair: Clean,
     },

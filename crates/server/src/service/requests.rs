@@ -296,7 +296,10 @@ pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), Servi
         EntryKind::Message(message) => {
             check_lengths([("the text", Some(&message.text), MAX_TEXT_CHARS)])
         }
-        EntryKind::ToolCall(_) | EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => Ok(()),
+        EntryKind::ToolCall(_)
+        | EntryKind::ToolResult { .. }
+        | EntryKind::Fork { .. }
+        | EntryKind::TurnEnd => Ok(()),
     })
 }
 
