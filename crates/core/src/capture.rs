@@ -30,6 +30,8 @@ pub enum EntryOutcome {
     Finished,
     /// A thread was created.
     Thread,
+    /// The latest turn of the thread has ended, with this entry or before it.
+    TurnEnded,
     /// It was already stored; nothing was added.
     AlreadyStored,
     /// Different content is already stored under its external id; the stored content stays.
@@ -45,8 +47,19 @@ pub struct CapturePlan {
     pub conversation: Conversation,
     /// The writes, except for the conversation itself.
     pub writes: Vec<Write>,
+    /// The turns that the entries ended, in order.
+    pub turn_ends: Vec<TurnEnd>,
     /// The outcome of each entry, in order.
     pub outcomes: Vec<EntryOutcome>,
+}
+
+/// The end of a turn, between two messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TurnEnd {
+    /// The number of messages in the conversation at that point.
+    pub after: u32,
+    /// The index of the thread.
+    pub thread: usize,
 }
 
 /// The external ids that [`capture`] needs to look up.
@@ -67,17 +80,37 @@ pub fn capture(
         known,
         tokens,
         added_calls: HashMap::new(),
+        replays: HashMap::new(),
+        turn_ends: Vec::new(),
         writes: Vec::new(),
     };
     let outcomes = entries.iter().map(|entry| state.take(entry)).collect::<Result<Vec<_>, _>>()?;
-    let CapturePlanner { mut conversation, writes, .. } = state;
-    let grew = |outcome: &EntryOutcome| {
-        !matches!(outcome, EntryOutcome::AlreadyStored | EntryOutcome::ContentDiffers)
+    let CapturePlanner { mut conversation, writes, turn_ends, .. } = state;
+    let grew = |outcome: &EntryOutcome| match outcome {
+        EntryOutcome::AlreadyStored | EntryOutcome::ContentDiffers | EntryOutcome::TurnEnded => {
+            false
+        }
+        EntryOutcome::Message(_)
+        | EntryOutcome::ToolCall(_)
+        | EntryOutcome::Finished
+        | EntryOutcome::Thread
+        | EntryOutcome::InOtherConversation => true,
     };
     if outcomes.iter().any(grew) {
         conversation.state = ConversationState::Open;
     }
-    Ok(CapturePlan { conversation, writes, outcomes })
+    Ok(CapturePlan { conversation, writes, turn_ends, outcomes })
+}
+
+/// The longest silence within a turn.
+const MAX_TURN_SILENCE_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// Whether a message, or a tool call if there is no role, opens a new turn although nothing
+/// marked the end of the latest one.
+#[must_use]
+pub fn opens_turn(answered: bool, ended_at: Timestamp, role: Option<Role>, at: Timestamp) -> bool {
+    let silence = at.as_micros().saturating_sub(ended_at.as_micros());
+    (answered && role == Some(Role::User)) || silence > MAX_TURN_SILENCE_MICROS
 }
 
 struct CapturePlanner<'a> {
@@ -86,6 +119,10 @@ struct CapturePlanner<'a> {
     tokens: &'a dyn Fn(&str) -> u32,
     /// The index into `writes` of the tool calls that this batch added.
     added_calls: HashMap<(TurnNo, u32), usize>,
+    /// Whether the last message or tool call of the batch in each thread was already stored, in
+    /// an earlier turn. The end of such a replayed turn must not end a later one.
+    replays: HashMap<ThreadName, bool>,
+    turn_ends: Vec<TurnEnd>,
     writes: Vec<Write>,
 }
 
@@ -108,7 +145,30 @@ impl CapturePlanner<'_> {
                 };
                 self.fork(&entry.thread, &Fork { parent: parent.clone(), after })
             }
+            EntryKind::TurnEnd => Ok(self.end_turn(&entry.thread)),
         }
+    }
+
+    fn end_turn(&mut self, thread: &ThreadName) -> EntryOutcome {
+        let replay = self.replays.get(thread).copied().unwrap_or(false);
+        let mut threads = self.conversation.threads.iter_mut().enumerate();
+        if let Some((place, there)) = threads.find(|(_, there)| there.name == *thread)
+            && there.last_turn.is_some()
+            && !there.turn_ended
+            && !replay
+        {
+            there.turn_ended = true;
+            let after = self.conversation.totals.messages;
+            self.turn_ends.push(TurnEnd { after, thread: place });
+        }
+        EntryOutcome::TurnEnded
+    }
+
+    /// Remembers whether an item that is already stored is in the latest turn of its thread.
+    fn note_replay(&mut self, thread: &ThreadName, is_in: impl Fn(&Turn) -> bool) {
+        let mut threads = self.conversation.threads.iter();
+        let last = threads.find(|there| there.name == *thread).and_then(|it| it.last_turn.as_ref());
+        self.replays.insert(thread.clone(), !last.is_some_and(is_in));
     }
 
     fn message(
@@ -117,16 +177,23 @@ impl CapturePlanner<'_> {
         message: &CountedMessage,
     ) -> Result<EntryOutcome, Invalid> {
         let body = &message.body;
-        if let Some(known) = body.external_id.as_ref().and_then(|id| self.known.get(id)) {
+        if let Some(known) = body.external_id.as_ref().and_then(|id| self.known.get(id).copied()) {
             return Ok(match known {
-                ExistingItem::Message(_, hash) if *hash == message.hash => {
-                    EntryOutcome::AlreadyStored
+                ExistingItem::Message(idx, hash) => {
+                    self.note_replay(thread, |turn| turn.until.0 == idx.0 + 1);
+                    if hash == message.hash {
+                        EntryOutcome::AlreadyStored
+                    } else {
+                        EntryOutcome::ContentDiffers
+                    }
                 }
-                _ => EntryOutcome::ContentDiffers,
+                ExistingItem::ToolCall { .. } => EntryOutcome::ContentDiffers,
             });
         }
+        self.replays.insert(thread.clone(), false);
         let idx = MessageIdx(self.conversation.totals.messages);
-        let opens = |turn: &Turn| turn.answered && body.role == Role::User;
+        let opens =
+            |turn: &Turn| opens_turn(turn.answered, turn.ended_at, Some(body.role), body.at);
         let no = self.extend_turn(thread, body.at, opens, |turn| {
             if turn.messages == 0 {
                 turn.from = idx;
@@ -162,8 +229,12 @@ impl CapturePlanner<'_> {
         thread: &ThreadName,
         call: &NewToolCall,
     ) -> Result<EntryOutcome, Invalid> {
-        match call.external_id.as_ref().and_then(|id| self.known.get(id).copied()) {
-            None => {}
+        let existing = call.external_id.as_ref().and_then(|id| self.known.get(id).copied());
+        if let Some(ExistingItem::ToolCall { turn, .. }) = existing {
+            self.note_replay(thread, |last| last.no == turn);
+        }
+        match existing {
+            None => drop(self.replays.insert(thread.clone(), false)),
             Some(ExistingItem::ToolCall { turn, order, finished: false }) => {
                 let Some(outcome) = &call.outcome else { return Ok(EntryOutcome::AlreadyStored) };
                 return Ok(self.finish(call.external_id.as_ref(), turn, order, outcome));
@@ -172,7 +243,7 @@ impl CapturePlanner<'_> {
             Some(ExistingItem::Message(..)) => return Ok(EntryOutcome::ContentDiffers),
         }
         let before = MessageIdx(self.conversation.totals.messages);
-        let opens = |_: &Turn| false;
+        let opens = |turn: &Turn| opens_turn(turn.answered, turn.ended_at, None, call.at);
         let (no, order) = self.extend_turn(thread, call.at, opens, |turn| {
             turn.tool_calls += 1;
             (turn.no, turn.tool_calls - 1)
@@ -279,14 +350,19 @@ impl CapturePlanner<'_> {
     fn open_thread(&mut self, name: &ThreadName, fork: Option<Fork>) -> usize {
         let threads = &mut self.conversation.threads;
         if threads.is_empty() && !name.is_main() {
-            threads.push(Thread { name: ThreadName::main(), fork: None, last_turn: None });
+            threads.push(Thread {
+                name: ThreadName::main(),
+                fork: None,
+                last_turn: None,
+                turn_ended: false,
+            });
         }
-        threads.push(Thread { name: name.clone(), fork, last_turn: None });
+        threads.push(Thread { name: name.clone(), fork, last_turn: None, turn_ended: false });
         threads.len() - 1
     }
 
     /// Applies a change to the turn of the next entry in `thread`: the latest turn, or a new
-    /// one if there is none or `opens` returns true.
+    /// one if there is none, if it has ended, or if `opens` returns true.
     fn extend_turn<T>(
         &mut self,
         thread: &ThreadName,
@@ -301,8 +377,8 @@ impl CapturePlanner<'_> {
             self.open_thread(thread, fork)
         });
         let totals = &mut self.conversation.totals;
-        let latest = &mut self.conversation.threads[place].last_turn;
-        if latest.as_ref().is_some_and(opens) {
+        let Thread { last_turn: latest, turn_ended, .. } = &mut self.conversation.threads[place];
+        if std::mem::take(turn_ended) || latest.as_ref().is_some_and(opens) {
             *latest = None;
         }
         let turn_is_new = latest.is_none();

@@ -161,6 +161,8 @@ pub struct Thread {
     pub fork: Option<Fork>,
     /// The latest turn, which the next message continues or follows.
     pub last_turn: Option<Turn>,
+    /// Whether the latest turn has ended, so that the next entry opens a new one.
+    pub turn_ended: bool,
 }
 
 /// The point where a thread branches off another.

@@ -1,4 +1,5 @@
-//! Entries: messages, tool calls, results and forks as they arrive, before they are stored.
+//! Entries: messages, tool calls, results, forks and ends of turns as they arrive, before they
+//! are stored.
 
 use crate::error::Invalid;
 use crate::hash::ContentHash;
@@ -43,6 +44,8 @@ pub enum EntryKind<M = NewMessage> {
         /// The last shared message.
         after: ForkPoint,
     },
+    /// The end of the thread's latest turn: whatever follows opens a new one.
+    TurnEnd,
 }
 
 /// The last message that a thread shares with its parent.
@@ -96,14 +99,20 @@ impl Entry {
         Self { thread, kind: EntryKind::Message(message) }
     }
 
-    /// The time of the entry; a fork has none.
+    /// The end of the latest turn of a thread.
+    #[must_use]
+    pub const fn turn_end(thread: ThreadName) -> Self {
+        Self { thread, kind: EntryKind::TurnEnd }
+    }
+
+    /// The time of the entry; a fork and the end of a turn have none.
     #[must_use]
     pub const fn at(&self) -> Option<Timestamp> {
         match &self.kind {
             EntryKind::Message(message) => Some(message.at),
             EntryKind::ToolCall(call) => Some(call.at),
             EntryKind::ToolResult { at, .. } => Some(*at),
-            EntryKind::Fork { .. } => None,
+            EntryKind::Fork { .. } | EntryKind::TurnEnd => None,
         }
     }
 
@@ -117,6 +126,7 @@ impl Entry {
                 EntryKind::ToolResult { call, outcome, at }
             }
             EntryKind::Fork { parent, after } => EntryKind::Fork { parent, after },
+            EntryKind::TurnEnd => EntryKind::TurnEnd,
         };
         Ok(Entry { thread: self.thread, kind })
     }
@@ -131,7 +141,7 @@ impl CountedEntry {
             EntryKind::ToolCall(call) => call.external_id.as_ref(),
             EntryKind::ToolResult { call, .. } => Some(call),
             EntryKind::Fork { after: ForkPoint::External(id), .. } => Some(id),
-            EntryKind::Fork { .. } => None,
+            EntryKind::Fork { .. } | EntryKind::TurnEnd => None,
         }
     }
 }
@@ -150,7 +160,7 @@ fn validate(kind: &EntryKind) -> Result<(), Invalid> {
             ("tool call", call.args.as_str().len().max(result))
         }
         EntryKind::ToolResult { outcome, .. } => ("tool result", outcome.result.as_str().len()),
-        EntryKind::Fork { .. } => return Ok(()),
+        EntryKind::Fork { .. } | EntryKind::TurnEnd => return Ok(()),
     };
     if bytes > MAX_ENTRY_BYTES {
         return Err(Invalid::new(

@@ -1,6 +1,7 @@
 //! The items of an export.
 
 use crate::conversation::{Conversation, Thread};
+use crate::ids::ThreadName;
 use crate::message::Message;
 use crate::tool::ToolCall;
 
@@ -15,4 +16,6 @@ pub enum ExportItem<'a> {
     Message(&'a Message),
     /// A tool call.
     ToolCall(&'a ToolCall),
+    /// The latest turn of a thread ends, although its next item alone would continue it.
+    TurnEnd(&'a ThreadName),
 }

@@ -167,8 +167,9 @@ mod tests {
         assert_eq!(due(&members(&[9000; 3]), &triggers.groups[0]), Some((2, GroupReason::Tokens)));
         assert_eq!(due(&members(&[40; 4]), &triggers.groups[1]), Some((3, GroupReason::Children)));
         let per_turn = Policy::from(Preset::PerTurn).groups.remove(0);
-        assert_eq!(due(&members(&[2500, 2500, 1]), &per_turn), None);
-        assert_eq!(due(&members(&[2500, 2501, 1]), &per_turn), Some((2, GroupReason::RawChars)));
+        assert_eq!(due(&members(&[2500, 2500, 1, 1]), &per_turn), None);
+        assert_eq!(due(&members(&[1250; 5]), &per_turn), None);
+        assert_eq!(due(&members(&[1251; 5]), &per_turn), Some((4, GroupReason::RawChars)));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl NewTurn {
         }
     }
 
-    /// The entries of the turn, in order. Refuses an empty turn.
+    /// The entries of the turn, in order. An answer ends the turn. Refuses an empty turn.
     pub fn into_entries(self) -> Result<Vec<Entry>, Invalid> {
         let Self { thread, author, user, tool_calls, assistant, at, external_id } = self;
         let id_of = |part: &str| {
@@ -68,7 +68,7 @@ impl NewTurn {
             let MessageText { text, parts } = content;
             Ok(EntryKind::Message(NewMessage { role, author, text, parts, at, external_id }))
         };
-        let mut kinds = Vec::with_capacity(tool_calls.len() + 2);
+        let mut kinds = Vec::with_capacity(tool_calls.len() + 3);
         if let Some(user) = user {
             kinds.push(message(Role::User, author, user)?);
         }
@@ -81,6 +81,7 @@ impl NewTurn {
         }
         if let Some(assistant) = assistant {
             kinds.push(message(Role::Assistant, None, assistant)?);
+            kinds.push(EntryKind::TurnEnd);
         }
         if kinds.is_empty() {
             let why = "there is nothing to store; set user, assistant or tool_calls";

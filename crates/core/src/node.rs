@@ -442,12 +442,14 @@ impl Node {
     }
 }
 
-/// The hash of a window's content and summary style.
+/// The hash of a window's content and summary style. A result that a tool call receives later
+/// changes it.
 #[must_use]
 pub fn hash_of_window(
     conversation: ConversationId,
     thread: &ThreadName,
     slices: impl Iterator<Item = (ContentHash, Slice)>,
+    calls: &[ToolCall],
     style: &SummaryStyle,
 ) -> ContentHash {
     let mut fields: Vec<Vec<u8>> = vec![
@@ -460,6 +462,16 @@ pub fn hash_of_window(
         // The position distinguishes identical messages.
         let numbers = [slice.idx.0, slice.from, slice.until].map(u32::to_le_bytes).concat();
         fields.push([hash.as_bytes().as_slice(), &numbers].concat());
+    }
+    for call in calls {
+        let numbers = [call.turn.0, call.order].map(u32::to_le_bytes).concat();
+        fields.extend([b"call".to_vec(), numbers]);
+        fields.push(call.call.name.as_bytes().to_vec());
+        fields.push(call.call.args.as_str().as_bytes().to_vec());
+        if let Some(outcome) = &call.call.outcome {
+            fields.push(outcome.result.as_str().as_bytes().to_vec());
+            fields.push(outcome.success.map(u8::from).into_iter().collect());
+        }
     }
     hash_of(&fields)
 }

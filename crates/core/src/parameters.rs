@@ -18,10 +18,7 @@ pub const PARAMETERS: &[(&str, &str)] = &[
         "wiggle",
         "Tolerance around the target size of a window or group, as a fraction of it (0 to 0.5).",
     ),
-    (
-        "min_flush_chars",
-        "Minimum size, in characters, at which a window seals after a silence or before a turn that does not fit.",
-    ),
+    ("min_flush_chars", "Minimum size, in characters, at which a window seals after a silence."),
     ("flush_after", "Length of the silence that seals a window, such as `20 min`."),
     (
         "overlap_chars",
@@ -33,7 +30,7 @@ pub const PARAMETERS: &[(&str, &str)] = &[
     ),
     (
         "ensure_assistant",
-        "Seal a window only after an answer of the assistant (`true` or `false`).",
+        "Seal a window only after a turn that the assistant answered (`true` or `false`).",
     ),
     ("messages", "Maximum number of messages in a window."),
     ("tokens", "Number of tokens at which a window seals."),

@@ -30,7 +30,8 @@ pub struct WindowPolicy {
     pub window_chars: Option<u32>,
     /// The tolerance around the target size, as a share of it.
     pub wiggle: f32,
-    /// The minimum size for a window that silence seals.
+    /// The minimum size for a window that silence seals. Size alone seals none below
+    /// `window_chars` less the wiggle.
     pub min_flush_chars: u32,
     /// The length of a silence that seals a window.
     pub flush_after_ms: Option<u64>,
@@ -38,7 +39,8 @@ pub struct WindowPolicy {
     pub overlap_chars: u32,
     /// Whether size, silence or both seal a window.
     pub seal_policy: SealPolicy,
-    /// Seal only after an assistant message, so that no question is separated from its answer.
+    /// Seal only after a turn that an assistant answered. Turns without an answer stay with the
+    /// next one, so that no question is separated from its answer.
     pub ensure_assistant: bool,
     /// Seal at this many messages.
     pub messages: Option<u32>,
@@ -297,12 +299,18 @@ impl From<Preset> for Policy {
                 ..base
             },
             Preset::PerTurn => Self {
-                window: WindowPolicy { turns: Some(1), ..NEVER },
-                groups: vec![GroupPolicy {
-                    group_chars: None,
-                    raw_chars: Some(5000),
-                    ..groups_of(0)
-                }],
+                window: WindowPolicy { turns: Some(1), ensure_assistant: false, ..NEVER },
+                // The history is the same at every level, so that its length alone would
+                // make groups of two above level 2.
+                groups: vec![
+                    GroupPolicy {
+                        group_chars: None,
+                        raw_chars: Some(5000),
+                        min_children: 4,
+                        ..groups_of(0)
+                    },
+                    groups_of(10_000),
+                ],
                 lengths: vec![SummaryLength::Sentences(3, 4)],
                 ..base
             },

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::capture::TurnEnd;
 use crate::grouping::{self, GroupReason};
 use crate::ids::{MessageIdx, ThreadName};
 use crate::node::{Coverage, Level, Node, NodeSpec, SealCause, Window};
@@ -24,20 +25,39 @@ pub struct TreeState {
     pub offered: Vec<u32>,
     /// The number of messages processed at each closing of the conversation.
     pub closings: Vec<u32>,
+    /// The marked ends of turns that sealed a window before a message of another thread. A
+    /// rebuild repeats them, so that the windows of all threads seal in the same order again.
+    pub turn_ends: Vec<TurnEnd>,
 }
 
 /// The serialized form. A compact array, because it is written with every message.
-type Stored = (u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>);
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stored {
+    Current(u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, usize)>),
+    /// Written before turns had marked ends.
+    WithoutTurnEnds(u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>),
+}
 
 impl From<Stored> for TreeState {
-    fn from((through, windows, sealed, offered, closings): Stored) -> Self {
-        Self { through, windows, sealed, offered, closings }
+    fn from(stored: Stored) -> Self {
+        let (through, windows, sealed, offered, closings, ends) = match stored {
+            Stored::Current(through, windows, sealed, offered, closings, ends) => {
+                (through, windows, sealed, offered, closings, ends)
+            }
+            Stored::WithoutTurnEnds(through, windows, sealed, offered, closings) => {
+                (through, windows, sealed, offered, closings, Vec::new())
+            }
+        };
+        let turn_ends = ends.into_iter().map(|(after, thread)| TurnEnd { after, thread });
+        Self { through, windows, sealed, offered, closings, turn_ends: turn_ends.collect() }
     }
 }
 
 impl Serialize for TreeState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings)
+        let ends: Vec<_> = self.turn_ends.iter().map(|end| (end.after, end.thread)).collect();
+        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings, ends)
             .serialize(serializer)
     }
 }
@@ -55,9 +75,24 @@ impl TreeState {
         if self.windows.len() <= place {
             self.windows.resize_with(place + 1, OpenWindow::default);
         }
+        // The next message of the same thread shows the end of the turn without a mark.
+        let shown = TurnEnd { after: piece.idx.0, thread: place };
+        self.turn_ends.retain(|end| *end != shown);
         self.through = piece.idx.0 + 1;
         let seals = self.windows[place].push(piece, &policy.window);
         seals.into_iter().map(|seal| self.window(thread, &seal, policy)).collect()
+    }
+
+    /// Ends the latest turn of the thread at this index, and plans the window that this seals.
+    pub fn end_turn(
+        &mut self,
+        place: usize,
+        thread: &ThreadName,
+        policy: &Policy,
+    ) -> Option<NodeSpec> {
+        let seal = self.windows.get_mut(place)?.end_turn(&policy.window)?;
+        self.turn_ends.push(TurnEnd { after: self.through, thread: place });
+        Some(self.window(thread, &seal, policy))
     }
 
     /// Plans a window for the open rest of each thread when the conversation closes.
@@ -66,10 +101,12 @@ impl TreeState {
         threads: impl Iterator<Item = &'a ThreadName>,
         policy: &Policy,
     ) -> Vec<NodeSpec> {
+        let by = MessageIdx(self.through.saturating_sub(1));
         let mut tasks = Vec::new();
         for (place, thread) in threads.enumerate() {
-            let seal = self.windows.get_mut(place).and_then(OpenWindow::close);
-            tasks.extend(seal.map(|seal| self.window(thread, &seal, policy)));
+            let Some(window) = self.windows.get_mut(place) else { continue };
+            let seals = window.close(by, &policy.window);
+            tasks.extend(seals.iter().map(|seal| self.window(thread, seal, policy)));
         }
         if !tasks.is_empty() {
             self.closings.push(self.through);
@@ -79,7 +116,7 @@ impl TreeState {
 
     fn window(&mut self, thread: &ThreadName, seal: &SealedWindow, policy: &Policy) -> NodeSpec {
         let window = Window { thread: thread.clone(), from: seal.from, until: seal.until };
-        let sealed_by = self.through.checked_sub(1).map(MessageIdx);
+        let sealed_by = Some(seal.by);
         self.task(
             Level::FIRST,
             Coverage::Messages(window),

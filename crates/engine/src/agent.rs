@@ -197,7 +197,10 @@ impl Agent {
     ) -> Result<MessageIdx> {
         let message =
             NewMessage { parts, ..NewMessage::new(role, text, self.engine.clock().now()) };
-        let entries = vec![Entry::message(thread.clone(), message)];
+        let mut entries = vec![Entry::message(thread.clone(), message)];
+        if role == Role::Assistant {
+            entries.push(Entry::turn_end(thread.clone()));
+        }
         let target = AppendTarget::Existing(conversation);
         let stored = self.engine.append(EntryBatch {
             target,

@@ -451,7 +451,7 @@ impl Engine {
             let planner = TreePlanner { reader, key: &key, policy: &policy, now };
             let grown = match conversation.state {
                 ConversationState::Open => Vec::new(),
-                _ => planner.plan_messages(&mut conversation, std::iter::empty())?,
+                _ => planner.plan_messages(&mut conversation, std::iter::empty(), &[])?,
             };
             let mut writes = vec![Write::PutConversation(conversation.clone())];
             writes.extend(grown);

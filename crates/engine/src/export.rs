@@ -2,9 +2,11 @@
 
 use std::result::Result;
 
+use treering_core::capture::opens_turn;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Span};
 use treering_core::{
-    Conversation, ConversationId, ExportItem, MessageIdx, Reader, Thread, ThreadName, TurnNo,
+    Conversation, ConversationId, ExportItem, Message, MessageIdx, Reader, Role, Thread,
+    ThreadName, Timestamp, ToolCall, TurnNo,
 };
 
 use crate::engine::Engine;
@@ -57,17 +59,16 @@ impl Engine {
         // If turns of several threads overlap, the position decides.
         calls.sort_by_key(|call| call.before);
         let mut calls = calls.iter().peekable();
-        let mut threads = Threads { all: &conversation.threads, opened: 0 };
+        let open_turns = vec![None; conversation.threads.len()];
+        let mut threads = Threads { all: &conversation.threads, opened: 0, open_turns };
         let mut next = MessageIdx(0);
         loop {
             let page = reader.messages(id, Span::starting(next, PAGE)).map_err(Error::from)?;
             for message in &page {
                 while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
-                    threads.open(&call.thread, take)?;
-                    take(ExportItem::ToolCall(call))?;
+                    threads.tool_call(call, take)?;
                 }
-                threads.open(&message.thread, take)?;
-                take(ExportItem::Message(message))?;
+                threads.message(message, take)?;
                 next = MessageIdx(message.idx.0 + 1);
             }
             if page.len() < PAGE {
@@ -75,10 +76,13 @@ impl Engine {
             }
         }
         for call in calls {
-            threads.open(&call.thread, take)?;
-            take(ExportItem::ToolCall(call))?;
+            threads.tool_call(call, take)?;
         }
-        conversation.threads.last().map_or(Ok(()), |last| threads.open(&last.name, take))
+        if let Some(last) = conversation.threads.last() {
+            threads.open(&last.name, take)?;
+        }
+        let mut ended = conversation.threads.iter().filter(|thread| thread.turn_ended);
+        ended.try_for_each(|thread| take(ExportItem::TurnEnd(&thread.name)))
     }
 }
 
@@ -87,15 +91,77 @@ impl Engine {
 struct Threads<'a> {
     all: &'a [Thread],
     opened: usize,
+    /// The latest turn of each thread, as exported so far.
+    open_turns: Vec<Option<OpenTurn>>,
+}
+
+/// The properties of a turn that decide whether the next item continues it.
+#[derive(Clone, Copy)]
+struct OpenTurn {
+    no: TurnNo,
+    answered: bool,
+    ended_at: Timestamp,
 }
 
 impl Threads<'_> {
+    fn message<E>(
+        &mut self,
+        message: &Message,
+        take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (body, name) = (&message.body, &message.thread);
+        self.open(name, take)?;
+        self.enter_turn(name, message.turn, Some(body.role), body.at, take)?;
+        let place = self.place(name);
+        if let Some(Some(turn)) = self.open_turns.get_mut(place) {
+            turn.answered |= body.role == Role::Assistant && !body.text.is_empty();
+        }
+        take(ExportItem::Message(message))
+    }
+
+    fn tool_call<E>(
+        &mut self,
+        call: &ToolCall,
+        take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.open(&call.thread, take)?;
+        self.enter_turn(&call.thread, call.turn, None, call.call.at, take)?;
+        take(ExportItem::ToolCall(call))
+    }
+
+    /// Exports the end of the previous turn if the next item would not show it.
+    fn enter_turn<E>(
+        &mut self,
+        name: &ThreadName,
+        no: TurnNo,
+        role: Option<Role>,
+        at: Timestamp,
+        take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let place = self.place(name);
+        let Some(latest) = self.open_turns.get_mut(place) else { return Ok(()) };
+        match latest {
+            Some(turn) if turn.no == no => turn.ended_at = turn.ended_at.max(at),
+            _ => {
+                let before = latest.replace(OpenTurn { no, answered: false, ended_at: at });
+                if before.is_some_and(|it| !opens_turn(it.answered, it.ended_at, role, at)) {
+                    take(ExportItem::TurnEnd(name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, name: &ThreadName) -> usize {
+        self.all.iter().position(|thread| thread.name == *name).unwrap_or(0)
+    }
+
     fn open<E>(
         &mut self,
         name: &ThreadName,
         take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let place = self.all.iter().position(|thread| thread.name == *name).unwrap_or(0);
+        let place = self.place(name);
         for thread in
             self.all.iter().take(place + 1).skip(self.opened).filter(|it| it.fork.is_some())
         {

@@ -2,20 +2,22 @@
 //! never stores an entry twice.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use treering_core::capture::{CapturePlan, CountedEntry, capture, ids_of};
+use treering_core::capture::{CapturePlan, CountedEntry, TurnEnd, capture, ids_of};
 use treering_core::ports::{ExistingItem, Span, StoreResult};
 use treering_core::{
     CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState,
     ConversationTotals, Entry, EntryKind, EntryOutcome, ExternalId, Invalid, MessageIdx,
-    NewConversation, Reader, Timestamp, TitleSource, TreeState, Write, as_slug, slug_of,
+    NewConversation, Reader, ThreadName, Timestamp, TitleSource, TreeState, Write, as_slug,
+    slug_of,
 };
 
 use crate::cwd::normalize_cwd;
 use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::free_slug::{free_slug, is_numbered};
 use crate::tree_planner::{TreePlanner, policy_of};
 
 /// The conversation that entries belong to.
@@ -190,7 +192,7 @@ impl AppendPlanner {
             last_activity: conversation.last_activity,
         };
         let tokens = |text: &str| self.engine.count_tokens(text);
-        let CapturePlan { mut conversation, writes, outcomes } =
+        let CapturePlan { mut conversation, writes, turn_ends, outcomes } =
             capture(conversation, known, &fresh, &tokens)?;
         // Only an append without writes can leave the stored row unchanged.
         let stored = if writes.is_empty() { reader.conversation(key.id)? } else { None };
@@ -198,7 +200,7 @@ impl AppendPlanner {
         let grew = !writes.is_empty() || conversation.threads != threads;
         self.update_metadata(reader, &before, &mut conversation, grew)?;
 
-        let grown = self.grow(reader, &key, &mut conversation, &writes)?;
+        let grown = self.grow(reader, &key, &mut conversation, &writes, &turn_ends)?;
         let embedded =
             embed::plan_turn_jobs(&self.engine, reader, conversation.id, &writes, self.now)?;
 
@@ -224,6 +226,7 @@ impl AppendPlanner {
         key: &ConversationKey,
         conversation: &mut Conversation,
         writes: &[Write],
+        turn_ends: &[TurnEnd],
     ) -> StoreResult<Vec<Write>> {
         let messages = writes.iter().filter_map(|write| match write {
             Write::AddMessage(_, message) => Some(message),
@@ -231,7 +234,7 @@ impl AppendPlanner {
         });
         let policy = policy_of(self.engine.policy(), conversation)?;
         let planner = TreePlanner { reader, key, policy: &policy, now: self.now };
-        let mut grown = planner.plan_messages(conversation, messages)?;
+        let mut grown = planner.plan_messages(conversation, messages, turn_ends)?;
         for write in writes {
             if let Write::FinishToolCall(_, turn, order, _) = write {
                 grown.extend(planner.plan_late_result(*turn, *order)?);
@@ -341,6 +344,8 @@ impl AppendPlanner {
                 calls = calls.saturating_sub(1);
                 (before && call.external_id.is_none()).then_some(EntryOutcome::AlreadyStored)
             }
+            // Only the end after the last stored message can be new.
+            EntryKind::TurnEnd => (stored.len() > 0).then_some(EntryOutcome::TurnEnded),
             EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => None,
         });
         Ok(matched.collect())
@@ -354,11 +359,21 @@ impl AppendPlanner {
     ) -> StoreResult<Vec<Option<EntryOutcome>>> {
         let entries = &self.entries;
         let mut holders = reader.owners(&ids_of(entries))?.into_iter();
+        // The threads whose last entry belongs to another conversation, as does its turn's end.
+        let mut elsewhere: HashSet<&ThreadName> = HashSet::new();
         let matched = entries.iter().map(|entry| {
-            entry.external_id()?;
-            let holder = holders.next()??;
+            if entry.kind == EntryKind::TurnEnd {
+                return elsewhere.contains(&entry.thread).then_some(EntryOutcome::TurnEnded);
+            }
+            let holder = entry.external_id().and_then(|_| holders.next().flatten());
             let forks = matches!(entry.kind, EntryKind::Fork { .. });
-            (holder != here && !forks).then_some(EntryOutcome::InOtherConversation)
+            let is_elsewhere = holder.is_some_and(|holder| holder != here) && !forks;
+            if is_elsewhere {
+                elsewhere.insert(&entry.thread);
+            } else {
+                elsewhere.remove(&entry.thread);
+            }
+            is_elsewhere.then_some(EntryOutcome::InOtherConversation)
         });
         Ok(matched.collect())
     }
@@ -449,28 +464,6 @@ fn known(
     let ids = ids_of(entries);
     let known = reader.existing(key.id, &ids)?;
     Ok(ids.into_iter().zip(known).filter_map(|(id, known)| Some((id.clone(), known?))).collect())
-}
-
-/// Whether a slug is `base` followed by a number.
-fn is_numbered(slug: &str, base: &str) -> bool {
-    let number = slug.strip_prefix(base).and_then(|rest| rest.strip_prefix('-'));
-    number.is_some_and(|number| number.parse::<u32>().is_ok())
-}
-
-/// The requested slug if it is free, otherwise the base with a number, otherwise with the id.
-fn free_slug(
-    reader: &dyn Reader,
-    wish: &str,
-    base: &str,
-    id: ConversationId,
-) -> StoreResult<String> {
-    let numbered = (2..10).map(|number| format!("{base}-{number}"));
-    for slug in std::iter::once(wish.to_owned()).chain(numbered) {
-        if reader.conversation_by_slug(&slug)?.is_none_or(|holder| holder.id == id) {
-            return Ok(slug);
-        }
-    }
-    Ok(format!("{base}-{}", id.short()))
 }
 
 fn stored_hashes(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<ContentHash>> {

@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod export;
 mod find;
+mod free_slug;
 mod gate;
 mod gate_log;
 mod history;

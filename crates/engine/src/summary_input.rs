@@ -72,12 +72,12 @@ impl SummaryInput {
         let mut slices = Vec::with_capacity(messages.len());
         let mut source =
             SourceTotals { from: first.idx.0, until: last.idx.0 + 1, ..SourceTotals::default() };
-        let mut calls = calls.iter().peekable();
+        let mut next_calls = calls.iter().peekable();
         let mut turns: Vec<TurnNo> = messages.iter().map(|message| message.turn).collect();
         turns.dedup();
         source.turns = u32::try_from(turns.len()).unwrap_or(u32::MAX);
         for message in &messages {
-            while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
+            while let Some(call) = next_calls.next_if(|call| call.before <= message.idx) {
                 passages.push(Passage::Tool(tool(call)));
             }
             let Some(slice) = window.slice(message.idx, message.chars) else { continue };
@@ -93,7 +93,7 @@ impl SummaryInput {
             passages.push(Passage::Message(message_passage(message, text)));
         }
         source.chars = source.raw_chars;
-        let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &task.style);
+        let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &calls, &task.style);
         let times = messages.iter().map(|message| message.body.at);
         let material = Self::new(task, passages, source, hash, task.covers.clone(), times);
         Ok(Some(Self { unanswered, ..material }))

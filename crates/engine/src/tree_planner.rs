@@ -3,12 +3,13 @@
 
 use std::borrow::Cow;
 
+use treering_core::capture::TurnEnd;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::windowing::WindowMessage;
 use treering_core::{
     Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job, JobEvent,
-    JobEventKind, JobKind, Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader, Timestamp,
-    TreeState, TurnNo, Write,
+    JobEventKind, JobKind, Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader, Thread,
+    Timestamp, TreeState, TurnNo, Write,
 };
 
 /// Messages per page.
@@ -34,22 +35,30 @@ pub(crate) fn policy_of<'a>(
 }
 
 impl TreePlanner<'_> {
-    /// Plans the windows sealed by messages of the same commit, and by earlier messages that have
-    /// not been processed yet.
+    /// Plans the windows sealed by messages and ends of turns of the same commit, and by earlier
+    /// messages that have not been processed yet.
     pub(crate) fn plan_messages<'m>(
         &self,
         conversation: &mut Conversation,
         messages: impl Iterator<Item = &'m Message>,
+        turn_ends: &[TurnEnd],
     ) -> StoreResult<Vec<Write>> {
         let mut messages = messages.peekable();
         let mut tasks = Vec::new();
+        tasks.extend(self.refold_outdated(conversation)?);
         let stored = messages.peek().map_or(conversation.totals.messages, |message| message.idx.0);
         if conversation.tree_state.through < stored {
             tasks.extend(self.catch_up(conversation, stored)?);
         }
+        let mut turn_ends = turn_ends.iter().peekable();
         for message in messages {
+            while let Some(end) = turn_ends.next_if(|end| end.after <= message.idx.0) {
+                tasks.extend(self.end_turn(conversation, end.thread));
+            }
             tasks.extend(self.push(conversation, message));
         }
+        tasks.extend(turn_ends.filter_map(|end| self.end_turn(conversation, end.thread)));
+        tasks.extend(self.end_turns(conversation));
         if conversation.state != ConversationState::Open {
             tasks.extend(self.close(conversation));
         }
@@ -79,14 +88,29 @@ impl TreePlanner<'_> {
         growth.close(threads.iter().map(|thread| &thread.name), self.policy)
     }
 
-    /// Processes stored messages up to `until`, and repeats the closings recorded between them.
+    fn end_turn(&self, conversation: &mut Conversation, place: usize) -> Option<NodeSpec> {
+        let Conversation { threads, tree_state, .. } = conversation;
+        tree_state.end_turn(place, &threads.get(place)?.name, self.policy)
+    }
+
+    /// Ends the latest turn of every thread where it has a mark. Call it once all messages are
+    /// processed.
+    fn end_turns(&self, conversation: &mut Conversation) -> Vec<NodeSpec> {
+        let ended = |(place, thread): (usize, &Thread)| thread.turn_ended.then_some(place);
+        let ended: Vec<usize> = conversation.threads.iter().enumerate().filter_map(ended).collect();
+        ended.into_iter().filter_map(|place| self.end_turn(conversation, place)).collect()
+    }
+
+    /// Processes stored messages up to `until`, and repeats the ends of turns and the closings
+    /// recorded between them.
     pub(crate) fn catch_up(
         &self,
         conversation: &mut Conversation,
         until: u32,
     ) -> StoreResult<Vec<NodeSpec>> {
         let closings = std::mem::take(&mut conversation.tree_state.closings);
-        let mut tasks = Vec::new();
+        let turn_ends = std::mem::take(&mut conversation.tree_state.turn_ends);
+        let mut tasks = self.refold_outdated(conversation)?;
         while conversation.tree_state.through < until {
             let from = MessageIdx(conversation.tree_state.through);
             let mut span = Span::between(from, MessageIdx(until));
@@ -97,18 +121,34 @@ impl TreePlanner<'_> {
             }
             for message in &page {
                 tasks.extend(self.push(conversation, message));
+                let through = conversation.tree_state.through;
+                for end in turn_ends.iter().filter(|end| end.after == through) {
+                    tasks.extend(self.end_turn(conversation, end.thread));
+                }
                 if closings.contains(&conversation.tree_state.through) {
                     tasks.extend(self.close(conversation));
                 }
             }
         }
-        let earlier =
-            closings.into_iter().filter(|at| !conversation.tree_state.closings.contains(at));
-        let mut all: Vec<u32> = earlier.collect();
-        all.append(&mut conversation.tree_state.closings);
-        all.sort_unstable();
-        conversation.tree_state.closings = all;
+        if until == conversation.totals.messages {
+            tasks.extend(self.end_turns(conversation));
+        }
+        let state = &mut conversation.tree_state;
+        state.closings.extend(closings);
+        state.closings.sort_unstable();
+        state.closings.dedup();
+        state.turn_ends.extend(turn_ends);
+        state.turn_ends.sort_unstable();
+        state.turn_ends.dedup();
         Ok(tasks)
+    }
+
+    /// Reprocesses the open windows if an older version wrote one of them.
+    fn refold_outdated(&self, conversation: &mut Conversation) -> StoreResult<Vec<NodeSpec>> {
+        match conversation.tree_state.windows.iter().any(|window| window.is_outdated()) {
+            true => self.reopen(conversation),
+            false => Ok(Vec::new()),
+        }
     }
 
     /// Reprocesses the open windows under another policy.
@@ -130,6 +170,9 @@ impl TreePlanner<'_> {
             tasks.extend(conversation.tree_state.push(place, &message.thread, &piece, self.policy));
         }
         conversation.tree_state.through = until;
+        if until == conversation.totals.messages {
+            tasks.extend(self.end_turns(conversation));
+        }
         Ok(tasks)
     }
 

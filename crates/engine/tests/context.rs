@@ -49,6 +49,7 @@ fn say(engine: &Engine, turns: &[(&str, &str)]) -> ConversationId {
             entries.push(Entry::message(ThreadName::main(), message));
             at = at.plus_micros(7_000_000_000);
         }
+        entries.push(Entry::turn_end(ThreadName::main()));
     }
     let incoming =
         EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None };

@@ -5,6 +5,8 @@
 //! - `policy NAME=VALUE …` sets the policy of the engine (first line);
 //! - `user 120`, `assistant 80 thread=idea` append a message of that many characters;
 //!   `user "text"` appends a text;
+//! - an assistant's message ends the turn, unless another one, a tool call, a message of the
+//!   system or `wait-within-turn` follows;
 //! - `wait 30 min` advances the clock; otherwise messages are a minute apart;
 //! - `fork idea after 3` opens a thread; `close` closes the conversation;
 //! - `tool NAME ok {"arg":1}` calls a tool; the comment `# extractive` selects the real summarizer;
@@ -84,6 +86,11 @@ impl Play {
         self.pass(60_000_000);
     }
 
+    fn end_turn(&self, line: &str) {
+        let thread = line.split_once(" thread=").map(|(_, name)| ThreadName::new(name).unwrap());
+        self.append(vec![Entry::turn_end(thread.unwrap_or_default())]);
+    }
+
     /// A tool call: its name, its success and its arguments.
     fn call(&mut self, rest: &str) {
         let mut words = rest.splitn(3, ' ');
@@ -133,7 +140,7 @@ impl Play {
             "user" => self.say(Role::User, rest),
             "assistant" => self.say(Role::Assistant, rest),
             "system" => self.say(Role::System, rest),
-            "wait" => {
+            "wait" | "wait-within-turn" => {
                 let minutes: i64 = rest.trim_end_matches(" min").parse().unwrap();
                 self.pass(minutes * 60_000_000);
             }
@@ -179,6 +186,9 @@ impl Play {
     }
 }
 
+/// Events before which a turn does not end.
+const GOES_ON: [&str; 4] = ["assistant", "tool", "system", "wait-within-turn"];
+
 /// Text of the given length that identifies its message.
 fn filler(number: u32, chars: usize) -> String {
     let word = format!("word{number} ");
@@ -212,7 +222,14 @@ fn run(script: &str) -> String {
         in_full: script.contains("# in full"),
         contents: script.contains("# extractive"),
     };
-    lines.for_each(|line| play.play(line));
+    let mut lines = lines.peekable();
+    while let Some(line) = lines.next() {
+        play.play(line);
+        let goes_on = |next: &&str| GOES_ON.iter().any(|word| next.starts_with(word));
+        if line.starts_with("assistant") && !lines.peek().is_some_and(goes_on) {
+            play.end_turn(line);
+        }
+    }
     run_due_jobs(&play.engine, play.id());
     assert_sound(&play.engine);
     play.show();

@@ -42,7 +42,11 @@ fn say(engine: &Engine, line: &Line<'_>) -> ConversationId {
         cwd: Some(format!("/home/ana/{}", line.conversation)),
         ..NewConversation::default()
     };
-    let entries = vec![Entry::message(ThreadName::new(line.thread).unwrap(), message)];
+    let thread = ThreadName::new(line.thread).unwrap();
+    let mut entries = vec![Entry::message(thread.clone(), message)];
+    if line.role == Role::Assistant {
+        entries.push(Entry::turn_end(thread));
+    }
     let incoming = EntryBatch {
         target: AppendTarget::FindOrCreate(about),
         entries,
@@ -393,7 +397,7 @@ fn a_rebuilt_index_returns_the_same_hits() {
 
 #[test]
 fn nodes_are_found_until_they_are_deleted() {
-    let assignments = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
+    let assignments = ["window_chars=300", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let (engine, _folder) = engine_with_policy(Policy::default().with(&assignments).unwrap());
     let mut id = None;
     for number in 0..4 {

@@ -52,6 +52,7 @@ fn say(engine: &Engine, turns: std::ops::Range<u32>, chars: usize) -> Conversati
             let at = start().plus_micros(i64::from(turn) * 60_000_000);
             entries.push(Entry::message(ThreadName::main(), NewMessage::new(role, text, at)));
         }
+        entries.push(Entry::turn_end(ThreadName::main()));
     }
     append(engine, entries)
 }
@@ -129,6 +130,90 @@ proptest! {
         assert_sound(&parts);
         prop_assert_eq!(&grown, &made(&parts, id), "everything comes back from the messages");
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn per_turn_makes_one_node_for_each_turn(
+        answers in proptest::collection::vec(0_usize..20, 1..12),
+        marks in proptest::collection::vec(any::<bool>(), 12),
+    ) {
+        let (engine, _folder) = engine_with_policy(treering_core::Preset::PerTurn.into());
+        let mut id = None;
+        for (turn, answers) in answers.iter().enumerate() {
+            let roles = std::iter::once(Role::User)
+                .chain(std::iter::repeat_n(Role::Assistant, *answers));
+            let at = start().plus_micros(turn as i64 * 60_000_000);
+            let message = |role| NewMessage::new(role, format!("{role} {turn} {}", "word ".repeat(40)), at);
+            let mut entries: Vec<_> = roles
+                .map(|role| Entry::message(ThreadName::main(), message(role)))
+                .collect();
+            if marks[turn] {
+                entries.push(Entry::turn_end(ThreadName::main()));
+            }
+            id = Some(append(&engine, entries));
+        }
+        let id = id.unwrap();
+        let closed = engine.set_state(id, ConversationState::Closed).unwrap();
+        run_due_jobs(&engine, id);
+        let nodes = engine.tree(id).unwrap().nodes;
+        let windows = nodes.iter().filter(|node| node.level() == Level::FIRST);
+        let turns: Vec<u32> = windows.map(|node| node.source.turns).collect();
+        prop_assert_eq!(turns, vec![1; closed.totals.turns as usize]);
+    }
+}
+
+#[test]
+fn higher_levels_of_per_turn_compress() {
+    let (engine, _folder) = engine_with_policy(treering_core::Preset::PerTurn.into());
+    let id = say(&engine, 0..300, 1600);
+    run_due_jobs(&engine, id);
+    let nodes = engine.tree(id).unwrap().nodes;
+    let count = |level: u8| nodes.iter().filter(|node| node.level().number() == level).count();
+    assert_eq!(count(1), 300);
+    for level in 1..4 {
+        assert!(
+            count(level + 1) * 3 <= count(level),
+            "{} nodes above {}",
+            count(level + 1),
+            count(level)
+        );
+    }
+    assert!(count(3) > 0, "{} nodes at level 2", count(2));
+}
+
+#[test]
+fn an_end_is_not_repeated_and_what_follows_it_opens_a_turn() {
+    let (engine, _folder) = engine_with_defaults();
+    let message = |role, id: &str| {
+        let external_id = Some(external_id(id));
+        Entry::message(
+            ThreadName::main(),
+            NewMessage { external_id, ..NewMessage::new(role, id, start()) },
+        )
+    };
+    let end = || Entry::turn_end(ThreadName::main());
+    let first = vec![message(Role::User, "q1"), message(Role::Assistant, "a1"), end()];
+    append(&engine, first.clone());
+    let id = append(&engine, vec![message(Role::Assistant, "an afterthought")]);
+    let turns = || engine.stats().unwrap().totals.turns;
+    assert_eq!(turns(), 2, "an answer after the end opens a turn");
+    append(&engine, first);
+    append(&engine, vec![message(Role::Assistant, "and more of it")]);
+    assert_eq!(turns(), 2, "the replayed end of the first turn does not end the second");
+    append(&engine, vec![end(), end()]);
+    append(&engine, vec![message(Role::System, "a note")]);
+    assert_eq!(turns(), 3);
+    let later = start().plus_micros(25 * 3_600_000_000);
+    append(
+        &engine,
+        vec![Entry::message(ThreadName::main(), NewMessage::new(Role::Assistant, "Hi", later))],
+    );
+    assert_eq!(turns(), 4, "a turn does not span a silence of a day");
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
 }
 
 /// Empties every table that can be rebuilt.
@@ -357,9 +442,10 @@ fn fallbacks_run_one_at_a_time_and_summarizers_concurrently() {
                 AppendTarget::FindOrCreate(NewConversation { external_id, ..Default::default() });
             let message =
                 |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
-            let entries = [Role::User, Role::Assistant]
+            let mut entries: Vec<_> = [Role::User, Role::Assistant]
                 .map(|role| Entry::message(ThreadName::main(), message(role)))
                 .into();
+            entries.push(Entry::turn_end(ThreadName::main()));
             engine
                 .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
                 .unwrap();

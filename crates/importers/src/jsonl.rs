@@ -13,7 +13,7 @@ use treering_core::{
 use crate::{ImportError, entries_of_openai, raw_string};
 
 /// The version that this program writes. It also reads all earlier versions.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// A parsed line.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub enum JsonLine {
     Header,
     /// The conversation that the following lines belong to.
     Conversation(Box<NewConversation>),
-    /// Messages, tool calls, tool results and forks.
+    /// Messages, tool calls, tool results, forks and ends of turns.
     Entries(Vec<Entry>),
 }
 
@@ -144,6 +144,15 @@ struct ToolResultLine<'a> {
     at: Option<String>,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnEndLine {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<String>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TurnLine<'a> {
@@ -199,12 +208,16 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
         }
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
+        Some("turn_end") => {
+            let line: TurnEndLine = serde_json::from_str(text)?;
+            one(thread(line.thread.as_deref())?, EntryKind::TurnEnd)
+        }
         None if role.is_some() && body.is_some() => message(serde_json::from_str(text)?, now),
         None if role.is_some() => {
             Ok(JsonLine::Entries(entries_of_openai(serde_json::from_str(text)?, now)?))
         }
         Some(other) => Err(ImportError(format!(
-            "type {other:?} is unknown; expected conversation, thread, message, tool_call, tool_result or turn"
+            "type {other:?} is unknown; expected conversation, thread, message, tool_call, tool_result, turn or turn_end"
         ))),
         None => Err(ImportError("it has neither a type nor a role".into())),
     }
@@ -330,6 +343,10 @@ pub fn line(item: ExportItem<'_>) -> Result<String, serde_json::Error> {
         ExportItem::Thread(thread) => thread_line(thread),
         ExportItem::Message(message) => message_line(message),
         ExportItem::ToolCall(call) => tool_call_line(call),
+        ExportItem::TurnEnd(thread) => serde_json::to_string(&TurnEndLine {
+            kind: "turn_end".into(),
+            thread: unless_main(thread),
+        }),
     }
 }
 

@@ -20,7 +20,7 @@ pub fn text() -> impl Strategy<Value = String> {
 /// A conversation of fewer than `length` entries in up to three threads, each message and tool
 /// call with an external id. Times mostly increase.
 pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
-    let event = (0..10_u8, 0..8_u8, text(), -5_i64..600, any::<bool>());
+    let event = (0..11_u8, 0..8_u8, text(), -5_i64..600, any::<bool>());
     proptest::collection::vec(event, 0..length).prop_map(|events| {
         let mut at = Timestamp::from_micros(1_772_440_860_000_000);
         let mut open: Vec<ExternalId> = Vec::new();
@@ -55,6 +55,7 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
                     let call = NewToolCall { name: "tool".into(), args, outcome, at, external_id };
                     Entry { thread, kind: EntryKind::ToolCall(call) }
                 }
+                9 if !made.is_empty() => Entry::turn_end(thread),
                 _ => match open.pop() {
                     Some(call) => {
                         let outcome = result(&text);

@@ -57,7 +57,9 @@ impl ConversationHandle {
     /// Stores a turn: the user's question and the assistant's answer. The turn is durable when
     /// this returns.
     pub fn turn(&self, user: &str, assistant: &str) -> Result<AppendReport> {
-        self.append(vec![self.entry(Role::User, user), self.entry(Role::Assistant, assistant)])
+        let (user, assistant) =
+            (self.entry(Role::User, user), self.entry(Role::Assistant, assistant));
+        self.append(vec![user, assistant, Entry::turn_end(ThreadName::main())])
     }
 
     /// Stores one message. It is durable when this returns.

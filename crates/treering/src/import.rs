@@ -86,6 +86,7 @@ impl FileReport {
                 EntryOutcome::ToolCall(_) => self.tool_calls_new += 1,
                 EntryOutcome::Finished => self.results_new += 1,
                 EntryOutcome::Thread => self.threads_new += 1,
+                EntryOutcome::TurnEnded => {}
                 EntryOutcome::AlreadyStored => self.known += 1,
                 EntryOutcome::ContentDiffers => {
                     self.skip("entries whose stored version differs and was kept");

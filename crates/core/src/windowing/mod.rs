@@ -7,9 +7,10 @@
 //! messages.
 
 mod run;
+mod slicer;
+mod stored;
 
 use serde::{Deserialize, Serialize};
-use unicode_segmentation::GraphemeCursor;
 
 use crate::ids::{MessageIdx, TurnNo};
 use crate::message::{Message, Role};
@@ -19,6 +20,8 @@ use crate::time::Timestamp;
 
 pub use run::MessageRun;
 use run::joined;
+use slicer::Slicer;
+use stored::StoredWindow;
 
 /// A message as windowing sees it.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +59,13 @@ impl<'a> From<&'a Message> for WindowMessage<'a> {
     }
 }
 
+impl WindowMessage<'_> {
+    /// The characters that no sealed window covers.
+    const fn open_chars(&self) -> u32 {
+        self.chars.saturating_sub(self.skip)
+    }
+}
+
 /// Why a window sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,6 +88,8 @@ pub enum SealReason {
     Chars,
     /// A message larger than a window was sliced.
     Oversized,
+    /// A turn larger than a window was divided between two messages.
+    Divided,
     /// It reached twice a limit without an answer.
     Unanswered,
     /// The conversation was closed.
@@ -98,6 +110,7 @@ impl SealReason {
             Self::Turns => "number of turns",
             Self::Chars => "number of characters",
             Self::Oversized => "oversized message",
+            Self::Divided => "a turn larger than a window",
             Self::Unanswered => "twice its target size without an answer",
             Self::Closed => "conversation closed",
         }
@@ -105,38 +118,26 @@ impl SealReason {
 }
 
 /// The open window of a thread.
+///
+/// An *exchange* is a complete turn with the unanswered turns before it. Only the end of an
+/// exchange seals a window, unless the exchange is larger than a window by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "StoredWindow", into = "StoredWindow")]
 pub struct OpenWindow {
     /// The start; `None` while the window is empty.
     from: Option<TextPosition>,
-    /// Answered messages. The latest turns are separate runs if `keep_recent_turns` is set.
-    answered: Vec<MessageRun>,
-    /// Messages that wait for an answer.
-    waiting: Option<MessageRun>,
-    /// Whether a long silence occurred while messages waited for an answer.
+    /// Finished exchanges. The latest are separate runs if `keep_recent_turns` is set.
+    whole: Vec<MessageRun>,
+    /// The exchange in progress.
+    current: Option<MessageRun>,
+    /// The turn in progress; `None` between turns.
+    turn: Option<TurnNo>,
+    /// Whether an assistant answered in the exchange in progress.
+    answered: bool,
+    /// Whether a long silence occurred, which seals the window with the end of the exchange.
     silent: bool,
-}
-
-/// The serialized form. A compact array, because it is written with every message.
-type StoredWindow = (Option<(u32, u32)>, Vec<MessageRun>, Option<MessageRun>, u8);
-
-impl From<StoredWindow> for OpenWindow {
-    fn from((from, answered, waiting, silent): StoredWindow) -> Self {
-        let from = from.map(|(idx, offset)| TextPosition { idx: MessageIdx(idx), offset });
-        Self { from, answered, waiting, silent: silent != 0 }
-    }
-}
-
-impl From<OpenWindow> for StoredWindow {
-    fn from(it: OpenWindow) -> Self {
-        (
-            it.from.map(|from| (from.idx.0, from.offset)),
-            it.answered,
-            it.waiting,
-            u8::from(it.silent),
-        )
-    }
+    /// Whether an older version, which did not separate whole turns, wrote the window.
+    outdated: bool,
 }
 
 /// A window to be sealed.
@@ -150,6 +151,10 @@ pub struct SealedWindow {
     pub message_run: MessageRun,
     /// The reason for sealing.
     pub reason: SealReason,
+    /// The message that decided it: the last one of the exchange that ends the window, or the
+    /// one that no longer fits. The next message or an end mark may reveal the end of a turn;
+    /// both lead to the same value.
+    pub by: MessageIdx,
 }
 
 impl OpenWindow {
@@ -159,46 +164,84 @@ impl OpenWindow {
         self.from
     }
 
+    /// Whether an older version wrote the window, so that its messages must be folded again.
+    #[must_use]
+    pub const fn is_outdated(&self) -> bool {
+        self.outdated
+    }
+
     /// The totals of the window; `None` while it is empty.
     #[must_use]
     pub fn holds(&self) -> Option<MessageRun> {
-        let answered = joined(&self.answered);
-        match (answered, &self.waiting) {
-            (Some(mut all), Some(waiting)) => {
-                all.join(waiting);
+        let whole = joined(&self.whole);
+        match (whole, &self.current) {
+            (Some(mut all), Some(current)) => {
+                all.join(current);
                 Some(all)
             }
-            (answered, waiting) => answered.or(*waiting),
+            (whole, current) => whole.or(*current),
         }
     }
 
     /// Adds the next message of the thread and returns the windows that it seals.
     pub fn push(&mut self, piece: &WindowMessage<'_>, policy: &WindowPolicy) -> Vec<SealedWindow> {
         let mut seals = Vec::new();
+        if self.turn.is_some_and(|turn| turn != piece.turn) {
+            seals.extend(self.end_turn(policy));
+        }
         self.notice_silence(piece, policy, &mut seals);
+        self.turn = Some(piece.turn);
         match policy.window_chars {
-            Some(size) if piece.chars.saturating_sub(piece.skip) > policy.most(size) => {
+            Some(size) if policy.bounds_windows() => self.place(piece, size, policy, &mut seals),
+            Some(size) if piece.open_chars() > policy.most(size) => {
+                self.seal_whole_above(policy.least(size), piece, &mut seals);
                 self.slice(piece, size, policy, &mut seals);
             }
-            _ => self.add(piece, piece.skip, piece.chars),
+            _ => {
+                if policy.divides_turns() && self.current_is_over_a_limit(policy) {
+                    seals.extend(self.seal_whole(SealReason::NextDoesNotFit, piece.idx));
+                    seals.extend(self.seal_all(SealReason::Divided, piece.idx));
+                }
+                self.add(piece, piece.skip, piece.chars);
+            }
         }
-        let answers = piece.role == Role::Assistant && piece.chars > 0;
-        if answers || !policy.ensure_assistant {
-            self.settle(piece.at, policy, &mut seals);
-        } else if self.is_left_unanswered(policy) {
-            // Seal the answered part separately, so that the waiting part can still get its
-            // answer.
-            seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
-            if self.is_left_unanswered(policy) {
-                seals.extend(self.seal_all(SealReason::Unanswered));
+        self.answered |= piece.role == Role::Assistant && piece.chars > 0;
+        let bounded = policy.window_chars.is_some() && policy.bounds_windows();
+        if !bounded && !self.answered && self.is_twice_a_limit(policy) {
+            // Seal the finished exchanges separately, so that the unanswered part can still get
+            // its answer.
+            seals.extend(self.seal_whole(SealReason::NextDoesNotFit, piece.idx));
+            if self.is_twice_a_limit(policy) {
+                seals.extend(self.seal_all(SealReason::Unanswered, piece.idx));
             }
         }
         seals
     }
 
-    /// Seals the rest when the conversation closes.
-    pub(crate) fn close(&mut self) -> Option<SealedWindow> {
-        self.seal_all(SealReason::Closed)
+    /// Ends the turn in progress and returns the window that this seals. A repeated call has no
+    /// effect, and the next turn has the same effect.
+    pub fn end_turn(&mut self, policy: &WindowPolicy) -> Option<SealedWindow> {
+        self.turn.take()?;
+        if policy.ensure_assistant && !self.answered {
+            return None;
+        }
+        self.answered = false;
+        self.whole.extend(self.current.take());
+        let keep = policy.keep_recent_turns as usize;
+        while self.whole.len() > keep + 1 {
+            let second = self.whole.remove(1);
+            self.whole[0].join(&second);
+        }
+        let reason = self.due(policy)?;
+        let by = MessageIdx(joined(&self.whole)?.until.idx.0.saturating_sub(1));
+        self.seal_due(reason, by, policy)
+    }
+
+    /// Seals the rest when the conversation closes with message `by`.
+    pub(crate) fn close(&mut self, by: MessageIdx, policy: &WindowPolicy) -> Vec<SealedWindow> {
+        let mut seals: Vec<_> = self.end_turn(policy).into_iter().collect();
+        seals.extend(self.seal_all(SealReason::Closed, by));
+        seals
     }
 
     fn chars(&self) -> u32 {
@@ -208,13 +251,13 @@ impl OpenWindow {
     fn add(&mut self, piece: &WindowMessage<'_>, from: u32, until: u32) {
         let stretch = MessageRun::of(piece, from, until);
         self.from.get_or_insert(TextPosition { idx: piece.idx, offset: from });
-        match &mut self.waiting {
-            Some(waiting) => waiting.join(&stretch),
-            None => self.waiting = Some(stretch),
+        match &mut self.current {
+            Some(current) => current.join(&stretch),
+            None => self.current = Some(stretch),
         }
     }
 
-    /// Seals the answered part after a long silence. A waiting part seals with its answer.
+    /// Seals the window after a long silence, or with the end of the exchange in progress.
     fn notice_silence(
         &mut self,
         piece: &WindowMessage<'_>,
@@ -229,14 +272,45 @@ impl OpenWindow {
         if !long || all.chars < policy.min_flush_chars.max(1) {
             return;
         }
-        if self.waiting.is_some() && policy.ensure_assistant {
-            self.silent = true;
+        if self.current.is_none() && self.turn.is_none() {
+            seals.extend(self.seal_due(SealReason::Silence, piece.idx, policy));
         } else {
-            seals.extend(self.seal_due(SealReason::Silence, policy));
+            self.silent = true;
         }
     }
 
-    /// Slices a message larger than a window over as many windows as necessary.
+    /// Adds a message to a window with a target size. The exchange in progress starts a new
+    /// window if it does not fit, and is divided if it is larger than a window by itself.
+    fn place(
+        &mut self,
+        piece: &WindowMessage<'_>,
+        size: u32,
+        policy: &WindowPolicy,
+        seals: &mut Vec<SealedWindow>,
+    ) {
+        let (least, most) = (policy.least(size), policy.most(size));
+        let chars = piece.open_chars();
+        let whole = joined(&self.whole).map_or(0, |whole| whole.chars);
+        let current = self.current.map_or(0, |current| current.chars);
+        let exchange = current.saturating_add(chars);
+        if whole.saturating_add(exchange.min(most)) > most {
+            self.seal_whole_above(least, piece, seals);
+        }
+        if exchange <= most {
+            self.add(piece, piece.skip, piece.chars);
+        } else if chars <= most {
+            let held = self.chars();
+            if held.saturating_add(chars) > most && held >= least {
+                seals.extend(self.seal_all(SealReason::Divided, piece.idx));
+            }
+            self.add(piece, piece.skip, piece.chars);
+        } else {
+            self.slice(piece, size, policy, seals);
+        }
+    }
+
+    /// Slices a message larger than a window over as many windows as necessary. The last slice
+    /// stays open.
     fn slice(
         &mut self,
         piece: &WindowMessage<'_>,
@@ -244,12 +318,8 @@ impl OpenWindow {
         policy: &WindowPolicy,
         seals: &mut Vec<SealedWindow>,
     ) {
-        let worth_sealing = |part: &MessageRun| part.chars >= policy.min_flush_chars.max(1);
-        if joined(&self.answered).as_ref().is_some_and(worth_sealing) {
-            seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
-        }
-        if self.chars() > size - size / 4 {
-            seals.extend(self.seal_all(SealReason::Oversized));
+        if self.chars() >= policy.least(size) {
+            seals.extend(self.seal_all(SealReason::Divided, piece.idx));
         }
         let mut text = Slicer::new(piece.text);
         let mut from = piece.skip;
@@ -257,7 +327,7 @@ impl OpenWindow {
             let room = size.saturating_sub(self.chars()).max(1);
             let until = text.cut(from, room).min(piece.chars);
             self.add(piece, from, until);
-            seals.extend(self.seal_all(SealReason::Oversized));
+            seals.extend(self.seal_all(SealReason::Oversized, piece.idx));
             from = until;
         }
         if from < piece.chars {
@@ -265,48 +335,31 @@ impl OpenWindow {
         }
     }
 
-    /// Handles an answer: seals the windows that are due at this point.
-    fn settle(&mut self, now: Timestamp, policy: &WindowPolicy, seals: &mut Vec<SealedWindow>) {
-        let before = joined(&self.answered);
-        if let (Some(size), Some(before)) =
-            (policy.window_chars.filter(|_| policy.by_size()), before)
-        {
-            let fits = self.chars() <= policy.most(size);
-            let worth =
-                before.chars >= policy.min_flush_chars.max(1) && before.turns >= policy.min_turns;
-            if !fits && worth && self.waiting.is_some() && policy.keep_recent_turns == 0 {
-                seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
-            }
-        }
-        self.answer(policy.keep_recent_turns);
-        if let Some(reason) = self.due(now, policy) {
-            seals.extend(self.seal_due(reason, policy));
+    /// Seals the finished exchanges before a message that does not fit, if they have the minimum
+    /// size of a window.
+    fn seal_whole_above(
+        &mut self,
+        least: u32,
+        piece: &WindowMessage<'_>,
+        seals: &mut Vec<SealedWindow>,
+    ) {
+        if joined(&self.whole).is_some_and(|whole| whole.chars >= least) {
+            seals.extend(self.seal_whole(SealReason::NextDoesNotFit, piece.idx));
         }
     }
 
-    /// Moves the waiting part to the answered part. Keeps only as many separate runs as `keep`
-    /// requires.
-    fn answer(&mut self, keep: u32) {
-        let Some(answered) = self.waiting.take() else { return };
-        match self.answered.last_mut() {
-            Some(last) if last.last_turn == answered.first_turn => last.join(&answered),
-            _ => self.answered.push(answered),
-        }
-        while self.answered.len() > keep as usize + 1 {
-            let second = self.answered.remove(1);
-            self.answered[0].join(&second);
-        }
-    }
-
-    fn due(&self, now: Timestamp, policy: &WindowPolicy) -> Option<SealReason> {
+    /// Why the window seals at the end of an exchange, if it does.
+    fn due(&self, policy: &WindowPolicy) -> Option<SealReason> {
         let all = self.holds()?;
+        let sealable = self.whole.len().saturating_sub(policy.keep_recent_turns as usize);
+        let sealable = joined(&self.whole[..sealable]).map_or(0, |sealable| sealable.chars);
         let reached = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit);
-        let open_for = now.as_micros().saturating_sub(all.first_at.as_micros());
+        let open_for = all.last_at.as_micros().saturating_sub(all.first_at.as_micros());
         let old = |age: u64| {
             u64::try_from(open_for).is_ok_and(|open_for| open_for >= age.saturating_mul(1000))
         };
         Some(match () {
-            () if policy.by_size() && reached(policy.window_chars, all.chars) => SealReason::Full,
+            () if policy.by_size() && reached(policy.window_chars, sealable) => SealReason::Full,
             () if self.silent => SealReason::Silence,
             () if reached(policy.messages, all.messages) => SealReason::Messages,
             () if reached(policy.tokens, all.tokens) => SealReason::Tokens,
@@ -317,9 +370,19 @@ impl OpenWindow {
         })
     }
 
-    /// Whether the window has reached twice a limit without an answer, because only people talk
-    /// or the assistant never replied.
-    fn is_left_unanswered(&self, policy: &WindowPolicy) -> bool {
+    /// Whether the exchange in progress exceeds a limit by more than the wiggle.
+    fn current_is_over_a_limit(&self, policy: &WindowPolicy) -> bool {
+        self.current.is_some_and(|current| {
+            let over = |limit: Option<u32>, is: u32| limit.is_some_and(|it| is > policy.most(it));
+            over(policy.messages, current.messages)
+                || over(policy.tokens, current.tokens)
+                || over(policy.chars, current.chars)
+        })
+    }
+
+    /// Whether the window has reached twice a limit, because only people talk or the assistant
+    /// never replied.
+    fn is_twice_a_limit(&self, policy: &WindowPolicy) -> bool {
         let Some(all) = self.holds() else { return false };
         let twice =
             |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit.saturating_mul(2));
@@ -330,34 +393,42 @@ impl OpenWindow {
     }
 
     /// Seals the window, except for the recent turns that stay out.
-    fn seal_due(&mut self, reason: SealReason, policy: &WindowPolicy) -> Option<SealedWindow> {
+    fn seal_due(
+        &mut self,
+        reason: SealReason,
+        by: MessageIdx,
+        policy: &WindowPolicy,
+    ) -> Option<SealedWindow> {
         if self.holds().is_none_or(|all| all.turns < policy.min_turns) {
             return None;
         }
-        match policy.keep_recent_turns as usize {
-            0 => self.seal_all(reason),
-            keep => self.seal_answered(self.answered.len().saturating_sub(keep), reason),
-        }
+        let keep = policy.keep_recent_turns as usize;
+        self.seal_first(self.whole.len().saturating_sub(keep), reason, by)
     }
 
-    fn seal_all(&mut self, reason: SealReason) -> Option<SealedWindow> {
-        let holds = self.holds()?;
-        let seal =
-            SealedWindow { from: self.from?, until: holds.until, message_run: holds, reason };
-        *self = Self::default();
-        Some(seal)
+    fn seal_all(&mut self, reason: SealReason, by: MessageIdx) -> Option<SealedWindow> {
+        self.whole.extend(self.current.take());
+        self.seal_whole(reason, by)
     }
 
-    /// Seals the first answered runs; the rest stays open.
-    fn seal_answered(&mut self, stretches: usize, reason: SealReason) -> Option<SealedWindow> {
-        let rest = self.answered.split_off(stretches);
-        let sealed = std::mem::replace(&mut self.answered, rest);
-        let holds = joined(&sealed)?;
-        let seal =
-            SealedWindow { from: self.from?, until: holds.until, message_run: holds, reason };
-        self.from = (!self.answered.is_empty() || self.waiting.is_some()).then_some(holds.until);
+    fn seal_whole(&mut self, reason: SealReason, by: MessageIdx) -> Option<SealedWindow> {
+        self.seal_first(self.whole.len(), reason, by)
+    }
+
+    /// Seals the first of the finished exchanges; the rest stays open.
+    fn seal_first(
+        &mut self,
+        exchanges: usize,
+        reason: SealReason,
+        by: MessageIdx,
+    ) -> Option<SealedWindow> {
+        let rest = self.whole.split_off(exchanges);
+        let sealed = std::mem::replace(&mut self.whole, rest);
+        let message_run = joined(&sealed)?;
+        let (from, until) = (self.from?, message_run.until);
+        self.from = (!self.whole.is_empty() || self.current.is_some()).then_some(until);
         self.silent = false;
-        Some(seal)
+        Some(SealedWindow { from, until, message_run, reason, by })
     }
 }
 
@@ -368,61 +439,28 @@ impl WindowPolicy {
         (f64::from(size) * f64::from(1.0 + self.wiggle)) as u32
     }
 
+    /// The minimum size of a window with this target size, unless something other than size
+    /// seals it.
+    #[must_use]
+    pub fn least(&self, size: u32) -> u32 {
+        size - (f64::from(size) * f64::from(self.wiggle)) as u32
+    }
+
+    /// Whether windows have a lower and an upper bound.
+    const fn bounds_windows(&self) -> bool {
+        self.by_size() && self.keep_recent_turns == 0 && self.min_turns <= 1
+    }
+
+    /// Whether a turn that is larger than a window is divided. Limits in turns never divide one.
+    const fn divides_turns(&self) -> bool {
+        self.turns.is_none() && self.keep_recent_turns == 0 && self.min_turns <= 1
+    }
+
     const fn by_time(&self) -> bool {
         matches!(self.seal_policy, SealPolicy::Time | SealPolicy::Hybrid)
     }
 
     const fn by_size(&self) -> bool {
         matches!(self.seal_policy, SealPolicy::Chars | SealPolicy::Hybrid)
-    }
-}
-
-/// Cuts a text into slices from start to end.
-struct Slicer<'a> {
-    text: &'a str,
-    /// The current position, in characters and in bytes.
-    chars: u32,
-    bytes: usize,
-}
-
-impl<'a> Slicer<'a> {
-    const fn new(text: &'a str) -> Self {
-        Self { text, chars: 0, bytes: 0 }
-    }
-
-    /// The end of a slice that starts at character `from` and has at most `room` characters.
-    /// Prefers the end of a line or a word near the limit, and never splits a grapheme cluster
-    /// unless the cluster alone exceeds the limit.
-    fn cut(&mut self, from: u32, room: u32) -> u32 {
-        self.advance_to(from);
-        let rest = &self.text[self.bytes..];
-        let end = rest.char_indices().nth(room as usize).map_or(rest.len(), |(at, _)| at);
-        if end == rest.len() {
-            return from.saturating_add(crate::text::chars(rest));
-        }
-        // Search only the last tenth of the slice for a line or word end.
-        let search = rest.char_indices().nth((room - room / 10) as usize).map_or(0, |(at, _)| at);
-        let slice = rest.get(search..end).unwrap_or_default();
-        let after = |found: Option<usize>| found.map(|at| search + at + 1);
-        let good = after(slice.rfind('\n')).or_else(|| after(slice.rfind(' '))).unwrap_or(end);
-        let whole = self.whole_character(self.bytes + good);
-        let end = if whole > self.bytes { whole } else { self.bytes + end };
-        from.saturating_add(crate::text::chars(&self.text[self.bytes..end])).max(from + 1)
-    }
-
-    fn advance_to(&mut self, chars: u32) {
-        let rest = &self.text[self.bytes..];
-        let step = chars.saturating_sub(self.chars) as usize;
-        self.bytes += rest.char_indices().nth(step).map_or(rest.len(), |(at, _)| at);
-        self.chars = chars;
-    }
-
-    /// The last grapheme cluster boundary at or before `at`.
-    fn whole_character(&self, at: usize) -> usize {
-        let mut cursor = GraphemeCursor::new(at, self.text.len(), true);
-        match cursor.is_boundary(self.text, 0) {
-            Ok(true) => at,
-            _ => cursor.prev_boundary(self.text, 0).ok().flatten().unwrap_or(at),
-        }
     }
 }

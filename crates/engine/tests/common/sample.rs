@@ -25,8 +25,13 @@ pub const OTHER_TENANT: &str = "acme";
 
 /// An engine on the sample store, with the embedder of its vectors.
 pub fn open(folder: &Path) -> Engine {
-    let assignments =
-        ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    let assignments = [
+        "window_chars=200",
+        "wiggle=0.35",
+        "min_flush_chars=0",
+        "group_children=2",
+        "group_chars=off",
+    ];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     let clock = Arc::new(FakeClock::at(start().plus_micros(86_400_000_000)));
     let embedders: Vec<Arc<dyn Embedder>> =
@@ -142,6 +147,7 @@ fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
         entries.push(EntryKind::ToolCall(call).into());
         entries
             .push(Entry::message(ThreadName::main(), message(Role::Assistant, answer, "answer")));
+        entries.push(Entry::turn_end(ThreadName::main()));
     }
     entries
 }
@@ -155,5 +161,6 @@ fn branch() -> Vec<Entry> {
     vec![
         message(Role::User, "And if we moved the gauge?"),
         message(Role::Assistant, "Then it reads 0.2 m less."),
+        Entry::turn_end(thread.clone()),
     ]
 }

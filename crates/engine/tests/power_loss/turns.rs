@@ -123,7 +123,9 @@ pub(crate) fn stored(engine: &Engine) -> BTreeSet<String> {
                         args: plain(&tool.call.args),
                         result: plain(&tool.call.outcome.as_ref().unwrap().result),
                     }),
-                    ExportItem::Thread(_) | ExportItem::Conversation(_) => {}
+                    ExportItem::Thread(_)
+                    | ExportItem::Conversation(_)
+                    | ExportItem::TurnEnd(_) => {}
                 }
                 Ok(())
             })

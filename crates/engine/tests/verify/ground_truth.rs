@@ -103,10 +103,10 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
         kind: "growth that cannot be read",
         plant: "UPDATE conversations SET growth = '{' WHERE slug = 'depot'",
         finds: &[
-            "store: conversation acme/depot cannot be read: invalid type: map, expected a tuple of size 5 \
-             at line 1 column 0",
-            "store: tenant acme: cannot be read further: invalid type: map, expected a tuple of size 5 at \
-             line 1 column 0",
+            "store: conversation acme/depot cannot be read: EOF while parsing an object \
+             at line 1 column 1",
+            "store: tenant acme: cannot be read further: EOF while parsing an object at \
+             line 1 column 1",
         ],
         after_repair: Clean,
     },
@@ -178,7 +178,7 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
     },
     Damage {
         kind: "a thread with another latest turn",
-        plant: "UPDATE conversations SET threads = replace(threads, ',2,1,1,', ',2,0,1,') WHERE slug = \
+        plant: "UPDATE conversations SET threads = replace(threads, ',2,1,3,', ',2,0,3,') WHERE slug = \
                 'harbour'",
         finds: &["harbour: thread \"main\" records a wrong latest turn"],
         after_repair: Clean,

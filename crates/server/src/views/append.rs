@@ -47,7 +47,7 @@ impl AppendedView {
                 EntryOutcome::Finished => view.results += 1,
                 EntryOutcome::AlreadyStored | EntryOutcome::InOtherConversation => view.known += 1,
                 EntryOutcome::ContentDiffers => view.differs += 1,
-                EntryOutcome::Thread => {}
+                EntryOutcome::Thread | EntryOutcome::TurnEnded => {}
             }
         }
         view

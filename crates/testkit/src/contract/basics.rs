@@ -22,7 +22,12 @@ pub fn stored_items_are_read_back(store: &dyn Store) {
     let mut it = conversation(1);
     let fork = Fork { parent: ThreadName::main(), after: Some(MessageIdx(0)) };
     let idea = ThreadName::new("idea: 2").unwrap();
-    it.threads.push(Thread { name: idea.clone(), fork: Some(fork), last_turn: None });
+    it.threads.push(Thread {
+        name: idea.clone(),
+        fork: Some(fork),
+        last_turn: None,
+        turn_ended: false,
+    });
     let mut other = message(1, 1, Role::Assistant, "there");
     other.thread = idea;
     let call = tool_call(

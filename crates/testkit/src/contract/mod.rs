@@ -94,6 +94,7 @@ pub fn conversation(number: u8) -> Conversation {
             name: ThreadName::main(),
             fork: None,
             last_turn: Some(turn(0, 0, 1)),
+            turn_ended: true,
         }],
         policy: vec![
             "window_chars=4000".parse().unwrap(),

@@ -353,7 +353,10 @@ pub(in crate::service) fn check_entry(
         EntryKind::Message(message) => {
             check_lengths([("the text", Some(&message.text), MAX_TEXT_CHARS)])
         }
-        EntryKind::ToolCall(_) | EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => Ok(()),
+        EntryKind::ToolCall(_)
+        | EntryKind::ToolResult { .. }
+        | EntryKind::Fork { .. }
+        | EntryKind::TurnEnd => Ok(()),
     })
 }
 
