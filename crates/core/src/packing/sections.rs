@@ -275,7 +275,7 @@ impl<S: PieceSource> Packer<'_, S> {
 
     /// The parts of pieces that no other section covers, latest first while there is room. Nodes
     /// of a level are whole, except the last one, which is shortened to fit. Sections that cover
-    /// the rest of the history first take each part in short.
+    /// the rest of the history first take each part in short, nodes before messages.
     fn uncovered(
         &mut self,
         pieces: Vec<Piece>,
@@ -286,29 +286,31 @@ impl<S: PieceSource> Packer<'_, S> {
         let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
         let is_cover = section.take != SectionSource::Level;
         let head = self.cost_of_head(section);
-        let (mut used, mut taken) = (head, Vec::new());
-        'pieces: for piece in pieces.into_iter().rev() {
-            let mut parts = Vec::new();
+        let mut parts = Vec::new();
+        for piece in pieces {
             match section.overlap {
                 true => parts.push((piece, reason)),
                 false => trim(self.source, &self.covered, piece, reason, &mut parts)?,
             }
-            for (part, reason) in parts.into_iter().rev() {
-                if taken.len() >= limit {
-                    break 'pieces;
-                }
-                let part = self.source.styled(part, section.style);
-                let cost = match is_cover {
-                    true => part.costs.first().copied().filter(|(_, cost)| used + cost <= room),
-                    false => finest(&part, section, room.saturating_sub(used)),
-                };
-                let Some(cost) = cost else { break 'pieces };
-                used += cost.1;
-                let is_short = finest(&part, section, u32::MAX) != Some(cost);
-                taken.push((part, reason, cost));
-                if is_short && !is_cover {
-                    break 'pieces;
-                }
+        }
+        parts.reverse();
+        if is_cover {
+            // Nodes say more about the history than single messages of the same length.
+            parts.sort_by_key(|(part, _)| part.key.level() == 0);
+        }
+        let (mut used, mut taken) = (head, Vec::new());
+        for (part, reason) in parts.into_iter().take(limit) {
+            let part = self.source.styled(part, section.style);
+            let cost = match is_cover {
+                true => part.costs.first().copied().filter(|(_, cost)| used + cost <= room),
+                false => finest(&part, section, room.saturating_sub(used)),
+            };
+            let Some(cost) = cost else { break };
+            used += cost.1;
+            let is_short = finest(&part, section, u32::MAX) != Some(cost);
+            taken.push((part, reason, cost));
+            if is_short && !is_cover {
+                break;
             }
         }
         for (part, _, cost) in &mut taken {
