@@ -214,6 +214,24 @@ fn frontier_opens_as_in_seed_003() {
     assert!(last[1].starts_with("Turn 29:"));
 }
 
+/// Messages that no node covers yet once took the room of the summaries.
+#[test]
+fn frontier_has_every_summary_before_it_has_details() {
+    let (engine, _folder) = engine(600);
+    let id = say(&engine, 30);
+    let nodes = |budget: u32| {
+        let context = context(&engine, id, "frontier", budget);
+        let markdown = context.markdown();
+        let opening = markdown.strip_prefix(&*context.preamble).unwrap();
+        assert!(opening.starts_with("[Previous conversation summary]: #0–"), "{budget} {opening}");
+        context.receipt.items.iter().filter(|item| item.level > 0).count()
+    };
+    let all = nodes(4000);
+    for budget in [300, 500, 1000, 2000] {
+        assert_eq!(nodes(budget), all, "{budget}");
+    }
+}
+
 #[test]
 fn tiered_follows_seed_002_below_and_above_2000_tokens() {
     let (engine, _folder) = engine(300);

@@ -192,7 +192,7 @@ impl ContextBuilder<'_> {
         self
     }
 
-    /// The name of a profile: `cut`, `enriched`, `tiered`, `frontier`, `code-review` or
+    /// The name of a profile: `cut`, `enriched`, `tiered`, `frontier`, `semantic`, `code-review` or
     /// `documentation`.
     pub fn profile(mut self, name: impl Into<String>) -> Self {
         self.profile = Some(name.into());

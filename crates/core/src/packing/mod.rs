@@ -315,7 +315,7 @@ pub struct Omission {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContextPlan {
     /// The items of each section of the profile, in profile order. Each section is in time
-    /// order, except a search, which is best first.
+    /// order; matches in a labelled style are best first.
     pub sections: Vec<Vec<PackedItem>>,
     /// Missing or truncated content, in time order.
     pub left_out: Vec<Omission>,

@@ -94,7 +94,7 @@ pub enum SectionSource {
     Level,
     /// Nodes of any level that match the question.
     Nodes,
-    /// Messages and nodes of any level that match the question, best first.
+    /// Messages and nodes of any level that match the question.
     Search,
     /// The messages that no node covers yet.
     Unsummarised,
@@ -267,12 +267,21 @@ fn cut(recent: u32) -> Vec<Section> {
     ]
 }
 
+/// The share of the budget for the latest messages at most, so that the rest of a context has
+/// room even if they are long.
+const RECENT: Option<f32> = Some(0.5);
+
 fn enriched() -> Vec<Section> {
     let labelled = Section::labelled;
     let level_1 = Section { level: Some(1), ..labelled(SectionSource::Level) };
     vec![
-        Section { turns: Some(3), chars: Some(5000), ..labelled(SectionSource::Recent) }
-            .titled("Recent Conversation (Raw)"),
+        Section {
+            turns: Some(3),
+            chars: Some(5000),
+            share: RECENT,
+            ..labelled(SectionSource::Recent)
+        }
+        .titled("Recent Conversation (Raw)"),
         // The shares leave room for the sections that follow.
         Section { limit: Some(5), share: Some(0.4), ..labelled(SectionSource::Recall) }
             .titled("Relevant Past Context (Semantic Search - Turns)"),
@@ -293,7 +302,7 @@ fn tiered(recent: u32) -> Vec<Section> {
             .titled("Recent summaries"),
         Section { rank: Some(3), ..Section::at(1) }.titled("Latest summaries"),
         rest_of_history(4),
-        Section { tokens: Some(recent), ..Section::new(SectionSource::Recent) }
+        Section { tokens: Some(recent), share: RECENT, ..Section::new(SectionSource::Recent) }
             .titled("Recent messages"),
     ]
 }
@@ -301,7 +310,7 @@ fn tiered(recent: u32) -> Vec<Section> {
 fn frontier() -> Vec<Section> {
     vec![
         Section { style: BlockStyle::Previous, ..Section::new(SectionSource::Frontier) },
-        Section { turns: Some(3), ..Section::labelled(SectionSource::Recent) }
+        Section { turns: Some(3), share: RECENT, ..Section::labelled(SectionSource::Recent) }
             .titled("Latest turns"),
     ]
 }
@@ -319,7 +328,7 @@ fn code_review() -> Vec<Section> {
         Section { details: true, rank: Some(2), ..Section::at(1) }
             .titled("Earlier conversation in detail"),
         Section::new(SectionSource::Unsummarised).titled("Not summarised yet"),
-        Section { messages: Some(10), ..Section::new(SectionSource::Recent) }
+        Section { messages: Some(10), share: RECENT, ..Section::new(SectionSource::Recent) }
             .titled("Latest messages"),
     ]
 }
@@ -329,7 +338,7 @@ fn documentation() -> Vec<Section> {
         Section { limit: Some(1), overlap: true, ..Section::at(3) }.titled("Overview"),
         Section::at(2).titled("Recent summaries"),
         rest_of_history(2),
-        Section { messages: Some(5), ..Section::new(SectionSource::Recent) }
+        Section { messages: Some(5), share: RECENT, ..Section::new(SectionSource::Recent) }
             .titled("Latest messages"),
     ]
 }

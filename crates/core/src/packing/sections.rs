@@ -273,7 +273,9 @@ impl<S: PieceSource> Packer<'_, S> {
         Ok(items)
     }
 
-    /// The parts of pieces that no other section covers, latest first while there is room.
+    /// The parts of pieces that no other section covers, latest first while there is room. Nodes
+    /// of a level are whole, except the last one, which is shortened to fit. Sections that cover
+    /// the rest of the history first take each part in short, nodes before messages.
     fn uncovered(
         &mut self,
         pieces: Vec<Piece>,
@@ -282,44 +284,63 @@ impl<S: PieceSource> Packer<'_, S> {
         reason: PackReason,
     ) -> Result<Vec<PackedItem>, S::Error> {
         let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
-        // Labelled blocks have headers of their own.
-        let head = match section.style {
-            BlockStyle::Record => self.source.cost_of_run(),
-            BlockStyle::Labelled | BlockStyle::Previous => 0,
-        };
-        let (mut used, mut items) = (head, Vec::new());
-        'pieces: for piece in pieces.into_iter().rev() {
-            if items.len() >= limit {
-                break;
-            }
-            let mut parts = Vec::new();
+        let is_cover = section.take != SectionSource::Level;
+        let head = self.cost_of_head(section);
+        let mut parts = Vec::new();
+        for piece in pieces {
             match section.overlap {
                 true => parts.push((piece, reason)),
                 false => trim(self.source, &self.covered, piece, reason, &mut parts)?,
             }
-            for (part, reason) in parts.into_iter().rev().take(limit - items.len()) {
-                let part = self.source.styled(part, section.style);
-                // Nodes of a level are taken whole, except that the latest is never missing.
-                let may_shorten = reason != PackReason::Level || items.is_empty();
-                let mut costs = part.costs.iter().rev();
-                let cost = costs.find(|(detail, cost)| {
-                    *detail <= section.max_detail() && (!may_shorten || used + cost <= room)
-                });
-                let Some(cost) = cost.filter(|(_, cost)| used + cost <= room) else {
-                    break 'pieces;
-                };
-                used += cost.1;
-                if part.key.level() == 0 && cost.0 < DetailLevel::Text {
-                    self.leave_out(&part, SkipReason::Cut);
-                }
-                items.push(PackedItem::of(&part, *cost, reason));
+        }
+        parts.reverse();
+        if is_cover {
+            // Nodes say more about the history than single messages of the same length.
+            parts.sort_by_key(|(part, _)| part.key.level() == 0);
+        }
+        let (mut used, mut taken) = (head, Vec::new());
+        for (part, reason) in parts.into_iter().take(limit) {
+            let part = self.source.styled(part, section.style);
+            let cost = match is_cover {
+                true => part.costs.first().copied().filter(|(_, cost)| used + cost <= room),
+                false => finest(&part, section, room.saturating_sub(used)),
+            };
+            let Some(cost) = cost else { break };
+            used += cost.1;
+            let is_short = finest(&part, section, u32::MAX) != Some(cost);
+            taken.push((part, reason, cost));
+            if is_short && !is_cover {
+                break;
             }
         }
+        for (part, _, cost) in &mut taken {
+            let room = (room + cost.1).saturating_sub(used);
+            if let Some(finer) = finest(part, section, room) {
+                used = used - cost.1 + finer.1;
+                *cost = finer;
+            }
+        }
+        for (part, _, cost) in &taken {
+            if part.key.level() == 0 && cost.0 < DetailLevel::Text {
+                self.leave_out(part, SkipReason::Cut);
+            }
+        }
+        let item =
+            |(part, reason, cost): &(Piece, PackReason, _)| PackedItem::of(part, *cost, *reason);
+        let mut items: Vec<PackedItem> = taken.iter().map(item).collect();
         items.sort_by_key(|item| (item.from, item.until));
         if let Some(first) = items.first_mut() {
             first.cost += head;
         }
         Ok(items)
+    }
+
+    /// The cost of the header of a section's first message. Labelled blocks have their own.
+    fn cost_of_head(&self, section: &Section) -> u32 {
+        match section.style {
+            BlockStyle::Record => self.source.cost_of_run(),
+            BlockStyle::Labelled | BlockStyle::Previous => 0,
+        }
     }
 
     fn leave_out(&mut self, piece: &Piece, why: SkipReason) {
@@ -340,15 +361,15 @@ impl<S: PieceSource> Packer<'_, S> {
                 hits.push(hit);
             }
         }
-        let is_ranked = section.take == SectionSource::Search;
-        if is_ranked {
+        if section.take == SectionSource::Search {
             hits.sort_by(|one, other| other.score.total_cmp(&one.score));
             (0..).zip(&mut hits).for_each(|(rank, hit)| hit.rank = rank);
         }
         let all = section.limit.map_or(usize::MAX, |limit| limit as usize);
         let limits = HitLimits { all, quotas: &section.quotas };
         let mut recalled = recall(self.source, &hits, &limits, room);
-        if is_ranked {
+        // Labelled blocks show their relevance, so the best comes first.
+        if section.style != BlockStyle::Record {
             recalled.items.sort_by(|one, other| other.score.total_cmp(&one.score));
         }
         self.hits_left_out += recalled.left_out;
@@ -381,6 +402,12 @@ impl<S: PieceSource> Packer<'_, S> {
         gaps.iter().for_each(|(gap, _)| self.leave_out(gap, SkipReason::NotAskedFor));
         Ok(())
     }
+}
+
+/// The finest detail level of a piece that a section allows and that fits the room.
+fn finest(piece: &Piece, section: &Section, room: u32) -> Option<(DetailLevel, u32)> {
+    let mut costs = piece.costs.iter().rev();
+    costs.find(|(detail, cost)| *detail <= section.max_detail() && *cost <= room).copied()
 }
 
 /// The parts of a piece outside a set, in time order: the piece itself, or the nodes and messages

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use treering_core::packing::{BlockStyle, DetailLevel};
 use treering_core::{Message, Node, Role, excerpt};
 
-use super::render::{self, GIST_CHARS, PART_CHARS};
+use super::render::{self, FINDINGS, GIST_CHARS, PART_CHARS};
 
 /// The detail levels of a turn.
 pub(super) const TURN_GRAINS: [DetailLevel; 3] =
@@ -116,9 +116,10 @@ pub(super) fn node(
         DetailLevel::Gist => render::quote(&mut block, &excerpt::head(overview, GIST_CHARS)),
         DetailLevel::Text | DetailLevel::Details => {
             render::quote(&mut block, overview);
-            let findings = render::list("Key findings", &content.key_findings, ", ");
-            let mut lists: Vec<String> = findings.into_iter().collect();
-            lists.extend(render::new_points(content, &content.key_findings));
+            let findings = &content.key_findings[..content.key_findings.len().min(FINDINGS)];
+            let shown = render::list("Key findings", findings, FINDINGS);
+            let mut lists: Vec<String> = shown.into_iter().collect();
+            lists.extend(render::new_points(content, findings));
             lists.extend(render::files_and_tools(content));
             if detail == DetailLevel::Details {
                 lists.extend(render::mentions(content));

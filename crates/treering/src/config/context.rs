@@ -18,7 +18,7 @@ pub struct ContextSettings {
     pub recent: u32,
 
     /// The profile that decides what goes into a context: `cut`, `enriched`, `tiered`,
-    /// `frontier`, `code-review`, `documentation`, or one of your own.
+    /// `frontier`, `semantic`, `code-review`, `documentation`, or one of your own.
     #[config(env = "TREERING_CONTEXT_PROFILE", default = "cut")]
     pub profile: String,
 }
