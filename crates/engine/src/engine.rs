@@ -17,6 +17,7 @@ use crate::circuit_breaker::CircuitBreakers;
 use crate::context::ContextCache;
 use crate::error::{Error, Result};
 use crate::gate_log;
+use crate::measures::TenantMeasures;
 use crate::search::IndexCache;
 use crate::spend_meter::SpendLimits;
 use crate::summary_input::LongMessageCache;
@@ -37,6 +38,7 @@ struct EngineShared {
     context_cache: ContextCache,
     circuit_breakers: CircuitBreakers,
     last_long: LongMessageCache,
+    measures: TenantMeasures,
 }
 
 /// The adapters and settings that an engine is built from.
@@ -133,9 +135,15 @@ impl Engine {
     #[must_use]
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
         let context_cache = ContextCache::new(Arc::clone(&parts.tokenizer));
-        let (index_cache, circuit_breakers, last_long) = Default::default();
-        let shared =
-            EngineShared { parts, index_cache, context_cache, circuit_breakers, last_long };
+        let (index_cache, circuit_breakers, last_long, measures) = Default::default();
+        let shared = EngineShared {
+            parts,
+            index_cache,
+            context_cache,
+            circuit_breakers,
+            last_long,
+            measures,
+        };
         Self { shared: Arc::new(shared), tenant }
     }
 
@@ -274,6 +282,10 @@ impl Engine {
 
     pub(crate) fn long_message_cache(&self) -> &LongMessageCache {
         &self.shared.last_long
+    }
+
+    pub(crate) fn tenant_measures(&self) -> &TenantMeasures {
+        &self.shared.measures
     }
 
     pub(crate) fn context_cache(&self) -> &ContextCache {

@@ -232,6 +232,22 @@ fn filters_let_nothing_else_through() {
 }
 
 #[test]
+fn searches_are_counted_without_a_write() {
+    let (engine, _folder) = engine_with_defaults();
+    harbour(&engine);
+    let cursor = engine.event_cursor().unwrap();
+    assert!(!engine.search(&query("port")).unwrap().hits.is_empty());
+    let nobody = Query { author: Some("Nobody".into()), ..query("port") };
+    assert!(engine.search(&nobody).unwrap().hits.is_empty());
+    let measures = engine.measures();
+    assert_eq!((measures.searches_found, measures.searches_empty), (1, 1));
+    assert_eq!((measures.search.count, measures.store_turn.count > 1), (2, true));
+    assert_eq!(engine.event_cursor().unwrap(), cursor, "a search writes nothing");
+    let other = engine.for_tenant(TenantId::new("other").unwrap());
+    assert_eq!(other.measures().search.count, 0);
+}
+
+#[test]
 fn limits_and_scores_are_kept_to() {
     let (engine, _folder) = engine_with_defaults();
     harbour(&engine);

@@ -20,13 +20,14 @@ use utoipa::openapi::schema::Schema;
 use super::requests::{
     AppendRequest, ChangeRequest, ContextFormat, ContextParams, ExpandRequest, MAX_ENTRIES,
     MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOL_CALLS, PageRequest, SearchRequest,
-    SessionsRequest, StatusRequest, TurnRequest, UpdateRequest, WorkRequest, check_entry,
+    SessionsRequest, StatsRequest, StatusRequest, TurnRequest, UpdateRequest, WorkRequest,
+    check_entry,
 };
 use super::{Service, ServiceError};
 use crate::context_view::{ChatView, ContextView, SectionView, chat_messages};
 use crate::views::{
-    ConversationPage, ConversationView, ExpandView, HitView, JobView, LogView, StatusView,
-    ThreadView, TurnView, UpdateView,
+    ConversationPage, ConversationView, ExpandView, HitView, JobView, LogView, StatsView,
+    StatusView, ThreadView, TurnView, UpdateView,
 };
 use treering::jsonl::{self, JsonLine};
 
@@ -331,6 +332,14 @@ impl Service {
     pub fn status(&self, request: &StatusRequest) -> Result<StatusView, ServiceError> {
         let it = self.named_or_latest(request.conversation.as_deref())?;
         Ok(StatusView::of(&it, &self.engine().gate(it.id)?, self.engine())?)
+    }
+
+    /// Reads the statistics of the tenant or of a conversation.
+    pub fn stats(&self, request: &StatsRequest) -> Result<StatsView, ServiceError> {
+        Ok(match &request.conversation {
+            None => StatsView::of(self.engine())?,
+            Some(name) => StatsView::of_conversation(self.engine(), &self.engine().find(name)?)?,
+        })
     }
 
     /// Lists unfinished jobs.
