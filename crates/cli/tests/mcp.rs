@@ -93,6 +93,10 @@ fn an_agent_remembers_searches_and_drills_down() {
     assert_eq!(sessions["sessions"][0]["conversation"], "tidewatch");
     let status = client.ok("status", &json!({}));
     assert_eq!((&status["turns"], &status["conversation"]["clear"]), (&json!(41), &json!(true)));
+    assert!(status["compression"].is_null(), "{status}");
+    let slug = status["conversation"]["slug"].clone();
+    let status = client.ok("status", &json!({ "conversation": slug }));
+    assert_eq!(status["compression"]["l1Count"], status["nodes_by_level"][0], "{status}");
     client.end();
 }
 

@@ -86,6 +86,46 @@ fn appended_turns_are_searchable_streamed_and_counted() {
 }
 
 #[test]
+fn statistics_agree_over_http_and_the_command_line() {
+    let home = tempfile::tempdir().unwrap();
+    let server = TestServer::start(home.path(), &[]);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "day", "title": "Gates", "entries": entries }));
+    while server.get("/v1/jobs")["jobs"] != json!([]) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_ne!(server.post("/v1/search", &json!({ "query": "gate 17" }))["hits"], json!([]));
+    let one = server.get("/v1/stats?conversation=gates");
+    let told = ok(home.path(), &["stats", "gates"]);
+    assert_eq!(
+        (&one["conversation"], &one["compression"]),
+        (&json!("gates"), &told["compression"])
+    );
+    assert_eq!((&one["tree"], &one["times"]["found_share"]), (&told["tree"], &json!(1.0)));
+    let (status, problem) = server.request("GET", "/v1/stats?conversation=nobody", &[], None);
+    assert_eq!(status, 404, "{problem}");
+    assert_eq!(server.request("GET", "/v1/stats?conversaton=gates", &[], None).0, 400);
+    let nothing = json!({ "query": "gate 17", "role": "system" });
+    assert_eq!(server.post("/v1/search", &nothing)["hits"], json!([]));
+    let metrics = server.get("/metrics");
+    let metrics = metrics.as_str().unwrap();
+    for line in [
+        "treering_searches_total{tenant=\"default\",found=\"true\"} 1",
+        "treering_searches_total{tenant=\"default\",found=\"false\"} 1",
+        "treering_search_seconds_count{tenant=\"default\"} 2",
+        "treering_store_turn_seconds_sum{tenant=\"default\"} ",
+        "treering_summary_seconds_count{tenant=\"default\",level=\"1\"} ",
+        "treering_compression_ratio{tenant=\"default\",level=\"1\"} 0.",
+        "treering_average_generation_seconds{tenant=\"default\",level=\"2\"} ",
+        "treering_tokens_saved{tenant=\"default\"} ",
+        "treering_estimated_cost_savings_dollars{tenant=\"default\"} 0.",
+        "treering_recall_lag_max_seconds{tenant=\"default\"} ",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}
+
+#[test]
 fn events_include_writes_of_other_processes() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);

@@ -17,6 +17,7 @@ use crate::circuit_breaker::CircuitBreakers;
 use crate::context::ContextCache;
 use crate::error::{Error, Result};
 use crate::gate_log;
+use crate::measures::TenantMeasures;
 use crate::pacing::RunningUpdates;
 use crate::search::IndexCache;
 use crate::spend_meter::SpendLimits;
@@ -38,6 +39,7 @@ struct EngineShared {
     context_cache: ContextCache,
     circuit_breakers: CircuitBreakers,
     last_long: LongMessageCache,
+    measures: TenantMeasures,
     running_updates: RunningUpdates,
 }
 
@@ -135,7 +137,7 @@ impl Engine {
     #[must_use]
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
         let context_cache = ContextCache::new(Arc::clone(&parts.tokenizer));
-        let (index_cache, circuit_breakers, last_long) = Default::default();
+        let (index_cache, circuit_breakers, last_long, measures) = Default::default();
         let shared = EngineShared {
             parts,
             index_cache,
@@ -143,6 +145,7 @@ impl Engine {
             circuit_breakers,
             last_long,
             running_updates: RunningUpdates::default(),
+            measures,
         };
         Self { shared: Arc::new(shared), tenant }
     }
@@ -287,6 +290,10 @@ impl Engine {
 
     pub(crate) fn long_message_cache(&self) -> &LongMessageCache {
         &self.shared.last_long
+    }
+
+    pub(crate) fn tenant_measures(&self) -> &TenantMeasures {
+        &self.shared.measures
     }
 
     pub(crate) fn context_cache(&self) -> &ContextCache {

@@ -2,6 +2,7 @@
 //! conversation then has, so that the log alone tells what the next context waits for.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use treering_core::ports::{JobFilter, StoreResult};
 use treering_core::{
@@ -38,6 +39,31 @@ pub(crate) fn with_gate_events(
         }));
     }
     Ok(completed)
+}
+
+/// How an event of a planned critical job ends.
+const PENDING: &str = " pending)";
+
+/// The times from storing a turn to the end of its last critical job, in the order of the log: the
+/// turn is then found by meaning, and its window is summarised. A turn without such jobs is found
+/// at once and has no entry.
+pub(crate) fn recall_lags(lines: &[JobEvent]) -> Vec<Duration> {
+    let mut since: HashMap<Option<ConversationId>, Timestamp> = HashMap::new();
+    let mut lags = Vec::new();
+    for line in lines {
+        match line.kind {
+            JobEventKind::Acquire if line.text.ends_with(PENDING) => {
+                since.entry(line.conversation).or_insert(line.at);
+            }
+            JobEventKind::Clear => {
+                let Some(start) = since.remove(&line.conversation) else { continue };
+                let micros = line.at.as_micros().saturating_sub(start.as_micros());
+                lags.push(Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
+            }
+            _ => {}
+        }
+    }
+    lags
 }
 
 /// The critical jobs of a conversation, as of a write in a commit.
@@ -167,13 +193,13 @@ impl GateLog<'_> {
             (JobEventKind::Acquire, Some((JobChange::Repeated, _))) => return Ok(false),
             (JobEventKind::Acquire, Some((JobChange::Planned, true))) => {
                 let pending = self.gate(id)?.count();
-                line.text.push_str(&format!(" ({pending} pending)"));
+                line.text.push_str(&format!(" ({pending}{PENDING}"));
             }
             (JobEventKind::Retry, Some((JobChange::Put { height }, true))) => {
                 let height = *height;
                 let gate = self.gate(id)?;
                 gate.add(line.job, height);
-                line.text.push_str(&format!(" ({} pending)", gate.count()));
+                line.text.push_str(&format!(" ({}{PENDING}", gate.count()));
             }
             (
                 JobEventKind::Release | JobEventKind::Dead,
@@ -192,5 +218,38 @@ impl GateLog<'_> {
             _ => {}
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treering_core::ContentHash;
+
+    use super::*;
+
+    #[test]
+    fn the_lag_lasts_from_the_first_pending_job_until_the_gate_is_clear() {
+        use JobEventKind::{Acquire, Clear, Release};
+        let line = |second: i64, of: u8, kind: JobEventKind, text: &str| JobEvent {
+            at: Timestamp::from_micros(second * 1_000_000),
+            conversation: Some(ConversationId::from_bytes([of; 16])),
+            job: JobId(ContentHash::of_fields(&[text.as_bytes()])),
+            kind,
+            text: text.to_owned(),
+            took_ms: None,
+        };
+        let lines = [
+            line(1, 1, Acquire, "embed turn 0 planned (1 pending)"),
+            line(2, 2, Acquire, "embed turn 0 planned (1 pending)"),
+            line(3, 1, Acquire, "summarise messages #0–#1 (level 1) planned: full (2 pending)"),
+            line(5, 1, Release, "embed turn 0 done (4000 ms, 0 remaining)"),
+            line(5, 1, Clear, "all critical operations complete"),
+            line(6, 1, Acquire, "summarise nodes (level 3) planned: full"),
+            line(8, 2, Clear, "all critical operations complete"),
+            line(9, 1, Acquire, "embed turn 1 planned (1 pending)"),
+            line(10, 1, Clear, "all critical operations complete"),
+        ];
+        let seconds: Vec<u64> = recall_lags(&lines).iter().map(Duration::as_secs).collect();
+        assert_eq!(seconds, [4, 6, 1]);
     }
 }

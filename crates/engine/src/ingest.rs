@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use treering_core::capture::{CapturePlan, CountedEntry, TurnEnd, capture, ids_of};
 use treering_core::ports::{ExistingItem, Span, StoreResult};
@@ -70,8 +71,11 @@ pub struct AppendReport {
 impl Engine {
     /// Stores all entries or, on an error, none. They are durable when it returns.
     pub fn append(&self, incoming: EntryBatch) -> Result<AppendReport> {
+        let started = Instant::now();
         let planner = self.planner(incoming)?;
-        self.commit_with(planner.scope()?, move |reader| planner.plan(reader))
+        let report = self.commit_with(planner.scope()?, move |reader| planner.plan(reader))?;
+        self.measure(|measures| measures.store_turn.add(started.elapsed()));
+        Ok(report)
     }
 
     /// The report that [`Engine::append`] would return, without writing anything.

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::result::Result;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use treering_core::acceptance::{self, Fidelity};
 use treering_core::facts::Facts;
@@ -27,6 +28,21 @@ pub(crate) struct WrittenSummary {
 /// Fallbacks run one at a time: they use local CPU, and many are needed at once when a provider
 /// fails. They must not slow down interactive requests.
 pub(crate) fn summarize(
+    engine: &Engine,
+    job: &Job,
+    material: &SummaryInput,
+    turn: &Mutex<()>,
+) -> Result<WrittenSummary, ProviderError> {
+    let started = Instant::now();
+    let written = summarize_or_fall_back(engine, job, material, turn)?;
+    let level = material.brief.level.number();
+    engine.measure(|measures| {
+        measures.summarize.entry(level).or_default().add(started.elapsed());
+    });
+    Ok(written)
+}
+
+fn summarize_or_fall_back(
     engine: &Engine,
     job: &Job,
     material: &SummaryInput,

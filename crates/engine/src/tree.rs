@@ -8,6 +8,8 @@ use treering_core::{
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::gate_log;
+use crate::measures::Durations;
 use crate::update::retried;
 
 /// A snapshot of a conversation's tree.
@@ -93,6 +95,16 @@ impl Engine {
             queued: number(jobs.len() - dead),
             dead: number(dead),
         })
+    }
+
+    /// The write-to-recall lag of the latest turns of the tenant or a conversation, from the log.
+    pub fn recall_lag(&self, conversation: Option<ConversationId>) -> Result<Durations> {
+        const LINES: usize = 1000;
+        let filter = JobEventFilter { conversation, job_prefix: None, limit: LINES };
+        let lines = self.reader()?.job_events(&filter)?;
+        let mut lag = Durations::default();
+        gate_log::recall_lags(&lines).into_iter().for_each(|took| lag.add(took));
+        Ok(lag)
     }
 
     /// Number of nodes of the tenant or a conversation that a fallback wrote and the summarizer

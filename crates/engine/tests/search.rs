@@ -320,6 +320,22 @@ fn a_node_is_found_by_any_time_that_it_covers() {
 }
 
 #[test]
+fn searches_are_counted_without_a_write() {
+    let (engine, _folder) = engine_with_defaults();
+    harbour(&engine);
+    let cursor = engine.event_cursor().unwrap();
+    assert!(!engine.search(&query("port")).unwrap().hits.is_empty());
+    let nobody = Query { author: Some("Nobody".into()), ..query("port") };
+    assert!(engine.search(&nobody).unwrap().hits.is_empty());
+    let measures = engine.measures();
+    assert_eq!((measures.searches_found, measures.searches_empty), (1, 1));
+    assert_eq!((measures.search.count, measures.store_turn.count > 1), (2, true));
+    assert_eq!(engine.event_cursor().unwrap(), cursor, "a search writes nothing");
+    let other = engine.for_tenant(TenantId::new("other").unwrap());
+    assert_eq!(other.measures().search.count, 0);
+}
+
+#[test]
 fn limit_and_min_score_are_respected() {
     let (engine, _folder) = engine_with_defaults();
     harbour(&engine);

@@ -9,9 +9,7 @@ use super::output::{
 };
 use super::{CliError, spend};
 use treering_server::service::Service;
-use treering_server::views::{
-    ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, StatsView, TreeStatsView,
-};
+use treering_server::views::{DOLLARS_PER_MILLION_TOKENS, StatsView, TreeStatsView};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -31,7 +29,7 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     let mut table = TextTable::new(&[
         Column::Right("level"),
         Column::Right("nodes"),
-        Column::Right("chars"),
+        Column::Right("tokens"),
         Column::Right("from"),
         Column::Right("removed"),
         Column::Right("grounded"),
@@ -43,8 +41,8 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
         let cells = [
             level.level.to_string(),
             grouped(level.nodes.into()),
-            grouped(level.chars),
-            grouped(level.source_chars),
+            grouped(level.tokens),
+            grouped(level.source_tokens),
             format!("{:.0}%", level.ratio * 100.0),
             format!("{:.0}%", level.grounded_mean * 100.0),
             format!("{:.0}%", level.retained_mean * 100.0),
@@ -73,14 +71,26 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     writeln!(out, "{} queued{failed}", count(tree.jobs_queued.into(), "job"))
 }
 
+/// The time until stored turns could be recalled, if the log has any.
+fn print_recall_lag(out: &mut dyn Write, view: &StatsView) -> io::Result<()> {
+    let lag = &view.times.recall_lag;
+    if lag.count == 0 {
+        return Ok(());
+    }
+    let turns = count(lag.count, "wait");
+    let (mean, max) = (lag.mean_ms, lag.max_ms);
+    writeln!(out, "write to recall: {mean:.0} ms on average, {max:.0} ms at most, over {turns}")
+}
+
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
     if let Some(reference) = &args.conversation {
         let conversation = engine.find(reference)?;
-        let view = ConversationStatsView::of(engine, conversation.id)?;
+        let view = StatsView::of_conversation(engine, &conversation)?;
         output.show(&view, |out| {
             super::show::head(out, &conversation, &conversation.threads)?;
             print_tree(out, &view.tree)?;
+            print_recall_lag(out, &view)?;
             spend::print_models(out, &view.spend, engine)
         })?;
         return Ok(());
@@ -106,6 +116,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             )?;
         }
         print_tree(out, &view.tree)?;
+        print_recall_lag(out, &view)?;
         spend::print_models(out, &view.spend, engine)
     })?;
     Ok(())

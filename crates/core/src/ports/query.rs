@@ -220,6 +220,8 @@ pub struct LevelTotals {
     pub tokens: u64,
     /// Characters of the summarized input.
     pub source_chars: u64,
+    /// Tokens of the summarized input: the messages, or the overviews of the children.
+    pub source_tokens: u64,
     /// Tokens of the covered messages.
     pub raw_tokens: u64,
     /// Tokens of the messages covered by uncovered nodes.

@@ -15,6 +15,7 @@ mod term_matches;
 mod text;
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use treering_core::fusion::Signals;
 use treering_core::lexicon::TermId;
@@ -167,7 +168,15 @@ impl Engine {
     /// Finds the items that fit a query best. The search sees every commit acknowledged before
     /// it, whichever process wrote it. If the embedder fails, words alone decide.
     pub fn search(&self, query: &Query) -> Result<SearchOutcome> {
-        self.find_all(query, true)
+        let started = Instant::now();
+        let found = self.find_all(query, true)?;
+        self.measure(|measures| {
+            measures.search.add(started.elapsed());
+            let is_empty = found.hits.is_empty();
+            measures.searches_empty += u64::from(is_empty);
+            measures.searches_found += u64::from(!is_empty);
+        });
+        Ok(found)
     }
 
     /// Like [`Engine::search`], without snippets, for callers that take whole texts.

@@ -12,10 +12,12 @@ use treering_core::TenantId;
 use utoipa::ToSchema;
 
 use super::App;
+use super::metrics::TenantMetrics;
 use super::problem::{Body, PathParams, Problem, Problems, QueryParams};
 use crate::service::requests::{
     AppendRequest, ChangeRequest, ContextParams, CreateRequest, ExpandRequest, NodesRequest,
-    PageRequest, SearchRequest, SessionsRequest, StatusRequest, UpdateRequest, WorkRequest,
+    PageRequest, SearchRequest, SessionsRequest, StatsRequest, StatusRequest, UpdateRequest,
+    WorkRequest,
 };
 use crate::service::{
     ContextAnswer, ConversationList, Grant, JobList, LogList, NodeList, SearchAnswer, Service,
@@ -282,10 +284,14 @@ pub(super) async fn logs(
     respond(&grant, READ, move |service| service.logs(&request)).await
 }
 
-/// Get store and tree statistics
-#[utoipa::path(get, path = "/v1/stats", tag = "work", responses((status = 200, body = StatsView), Problems))]
-pub(super) async fn stats(Extension(grant): Extension<Grant>) -> ApiResult<StatsView> {
-    respond(&grant, READ, |service| Ok(StatsView::of(service.engine())?)).await
+/// Get statistics of the store and its trees, or of one conversation
+#[utoipa::path(get, path = "/v1/stats", tag = "work", params(StatsRequest),
+    responses((status = 200, body = StatsView), Problems))]
+pub(super) async fn stats(
+    Extension(grant): Extension<Grant>,
+    QueryParams(request): QueryParams<StatsRequest>,
+) -> ApiResult<StatsView> {
+    respond(&grant, READ, move |service| service.stats(&request)).await
 }
 
 /// Get Prometheus metrics
@@ -308,8 +314,10 @@ pub(super) async fn metrics(
         if !tenants.contains(engine.tenant()) {
             tenants.push(engine.tenant().clone());
         }
-        let of_tenant =
-            |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&engine.for_tenant(tenant))?));
+        let of_tenant = |tenant: TenantId| {
+            let engine = engine.for_tenant(tenant.clone());
+            Ok((tenant, TenantMetrics::of(&engine)?))
+        };
         tenants.into_iter().map(of_tenant).collect::<Result<Vec<_>, crate::service::ServiceError>>()
     });
     let text = app.metrics().render(&stats.await?, process);

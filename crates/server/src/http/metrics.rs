@@ -6,18 +6,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::encoding::{
+    EncodeLabelSet, EncodeLabelValue, EncodeMetric, LabelValueEncoder, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use treering_core::TenantId;
+use treering_engine::{Durations, Engine, Measures, Result as EngineResult};
 
-use crate::views::StatsView;
-
-/// Histogram buckets for request durations, in seconds.
-const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+use crate::views::{LevelView, StatsView};
 
 type Number = Gauge<f64, AtomicU64>;
 /// Reads one gauge value from a tenant's statistics.
@@ -53,8 +54,46 @@ struct LevelLabels {
     level: u8,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SearchLabels {
+    tenant: Tenant,
+    found: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Tenant(TenantId);
+
+/// The statistics and measures of a tenant.
+pub(super) struct TenantMetrics {
+    stats: StatsView,
+    measures: Measures,
+}
+
+impl TenantMetrics {
+    pub(super) fn of(engine: &Engine) -> EngineResult<Self> {
+        Ok(Self { stats: StatsView::of(engine)?, measures: engine.measures() })
+    }
+}
+
+/// A histogram of durations that the engine measured.
+#[derive(Debug, Default)]
+struct DurationHistogram(Mutex<Durations>);
+
+impl EncodeMetric for DurationHistogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let durations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sum, count) = (durations.total_seconds, durations.count);
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &durations.buckets(), None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for DurationHistogram {
+    const TYPE: MetricType = MetricType::Histogram;
+}
 
 impl EncodeLabelValue for Tenant {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -63,7 +102,7 @@ impl EncodeLabelValue for Tenant {
 }
 
 /// The per-tenant gauges: name, help text and value.
-const AMOUNTS: [(&str, &str, Amount); 9] = [
+const AMOUNTS: [(&str, &str, Amount); 13] = [
     ("conversations", "Number of conversations", |it| it.conversations.into()),
     ("turns", "Number of turns", |it| it.turns.into()),
     ("messages", "Number of messages", |it| it.messages.into()),
@@ -73,6 +112,30 @@ const AMOUNTS: [(&str, &str, Amount); 9] = [
     ("jobs_failed", "Jobs that failed permanently", |it| it.tree.jobs_failed.into()),
     ("dirty_ratio", "Share of nodes to be rewritten", |it| it.tree.dirty_ratio),
     ("saved_ratio", "Share of tokens that the topmost nodes save", |it| it.tree.ratio),
+    ("tokens_saved", "Tokens that the topmost nodes save", |it| it.tree.tokens_saved as f64),
+    ("estimated_cost_savings_dollars", "Cost of the saved tokens as model input", |it| {
+        it.tree.dollars_saved_per_context
+    }),
+    ("recall_lag_mean_seconds", "Mean time until the latest turns could be recalled", |it| {
+        it.times.recall_lag.mean_ms / 1000.0
+    }),
+    (
+        "recall_lag_max_seconds",
+        "Longest time until one of the latest turns could be recalled",
+        |it| it.times.recall_lag.max_ms / 1000.0,
+    ),
+];
+
+/// Reads one gauge value from the statistics of a level.
+type LevelAmount = fn(&LevelView) -> f64;
+
+/// The gauges per tenant and level: name, help text and value.
+const LEVEL_AMOUNTS: [(&str, &str, LevelAmount); 3] = [
+    ("nodes", "Number of nodes by level", |it| it.nodes.into()),
+    ("compression_ratio", "Share of tokens that a level removes", |it| it.ratio),
+    ("average_generation_seconds", "Mean time to write a summary", |it| {
+        it.generation_ms_mean / 1000.0
+    }),
 ];
 
 /// Counters of this process.
@@ -105,7 +168,7 @@ impl Metrics {
     /// text format. With `process`, includes the metrics of the process, which all tenants share.
     pub(super) fn render(
         &self,
-        tenants: &[(TenantId, StatsView)],
+        tenants: &[(TenantId, TenantMetrics)],
         process: bool,
     ) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("treering");
@@ -128,26 +191,29 @@ impl Metrics {
         registry.register("events", "Events committed to the store by any process", events);
         for (name, about, amount) in AMOUNTS {
             let family = Family::<TenantLabels, Number>::default();
-            for (tenant, stats) in tenants {
+            for (tenant, metrics) in tenants {
                 let labels = TenantLabels { tenant: Tenant(tenant.clone()) };
-                family.get_or_create(&labels).set(amount(stats));
+                family.get_or_create(&labels).set(amount(&metrics.stats));
             }
             registry.register(name, about, family);
         }
-        let nodes = Family::<LevelLabels, Number>::default();
-        for (tenant, stats) in tenants {
-            for level in &stats.tree.levels {
-                let labels = LevelLabels { tenant: Tenant(tenant.clone()), level: level.level };
-                nodes.get_or_create(&labels).set(level.nodes.into());
+        for (name, about, amount) in LEVEL_AMOUNTS {
+            let family = Family::<LevelLabels, Number>::default();
+            for (tenant, metrics) in tenants {
+                for level in &metrics.stats.tree.levels {
+                    let labels = LevelLabels { tenant: Tenant(tenant.clone()), level: level.level };
+                    family.get_or_create(&labels).set(amount(level));
+                }
             }
+            registry.register(name, about, family);
         }
-        registry.register("nodes", "Number of nodes by level", nodes);
+        register_measures(&mut registry, tenants);
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
     }
 
-    fn events_of(&self, tenants: &[(TenantId, StatsView)]) -> Family<EventLabels, Counter> {
+    fn events_of(&self, tenants: &[(TenantId, TenantMetrics)]) -> Family<EventLabels, Counter> {
         let family = Family::<EventLabels, Counter>::default();
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let is_requested =
@@ -159,8 +225,39 @@ impl Metrics {
     }
 }
 
+/// Registers the durations and counts that the engine measured in this process.
+fn register_measures(registry: &mut Registry, tenants: &[(TenantId, TenantMetrics)]) {
+    let store = Family::<TenantLabels, DurationHistogram>::default();
+    let search = Family::<TenantLabels, DurationHistogram>::default();
+    let summary = Family::<LevelLabels, DurationHistogram>::default();
+    let searches = Family::<SearchLabels, Counter>::default();
+    let set = |metric: &DurationHistogram, durations: &Durations| {
+        metric.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(durations);
+    };
+    for (tenant, TenantMetrics { measures, .. }) in tenants {
+        let tenant = Tenant(tenant.clone());
+        let labels = TenantLabels { tenant: tenant.clone() };
+        set(&store.get_or_create(&labels), &measures.store_turn);
+        set(&search.get_or_create(&labels), &measures.search);
+        for (level, durations) in &measures.summarize {
+            let labels = LevelLabels { tenant: tenant.clone(), level: *level };
+            set(&summary.get_or_create(&labels), durations);
+        }
+        for (found, count) in
+            [("true", measures.searches_found), ("false", measures.searches_empty)]
+        {
+            let labels = SearchLabels { tenant: tenant.clone(), found };
+            searches.get_or_create(&labels).inc_by(count);
+        }
+    }
+    registry.register("store_turn_seconds", "Time to store a turn or messages", store);
+    registry.register("search_seconds", "Time to search", search);
+    registry.register("summary_seconds", "Time to write a summary, by level", summary);
+    registry.register("searches", "Searches, by whether they found something", searches);
+}
+
 fn histogram() -> Histogram {
-    Histogram::new(SECONDS)
+    Histogram::new(Durations::LIMITS)
 }
 
 /// The resident memory of this process. `None` if the system does not report it.

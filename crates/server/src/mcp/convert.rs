@@ -10,7 +10,7 @@ use super::types::{
     ContextResult, ExpandLine, ExpandResult, SearchHit, SearchResult, SessionLine, SessionsResult,
     StatusResult, UpdateResult,
 };
-use crate::service::requests::StatusRequest;
+use crate::service::requests::{StatsRequest, StatusRequest};
 use crate::service::{
     ConversationList, ExpandedItem, Expansion, SearchAnswer, Service, ServiceError,
 };
@@ -305,6 +305,11 @@ pub(super) fn status(
         (None, 0) => None,
         _ => Some(service.status(request)?),
     };
+    let named = StatsRequest { conversation: request.conversation.clone() };
+    let compression = match &named.conversation {
+        Some(_) => service.stats(&named)?.compression,
+        None => None,
+    };
     let mut left_out = 0;
     if let Some(it) = &mut conversation {
         // Failed operations come first: they need attention, while pending ones resolve on their
@@ -325,6 +330,7 @@ pub(super) fn status(
         writes_refused: stats.store.writes_refused,
         nodes_by_level: stats.tree.levels.iter().map(|level| level.nodes).collect(),
         conversation,
+        compression,
         left_out,
     })
 }

@@ -172,6 +172,9 @@ pub(super) struct StatusResult {
     /// Status of the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<crate::views::StatusView>,
+    /// Compression metrics of the conversation, if you named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<crate::views::CompressionView>,
     /// Pending and failed operations that did not fit into `max_tokens`.
     pub left_out: usize,
 }

@@ -18,14 +18,14 @@ use utoipa::ToSchema;
 
 use super::requests::{
     AppendRequest, ChangeRequest, ContextFormat, ContextParams, CreateRequest, ExpandRequest,
-    NodesRequest, PageRequest, SearchRequest, SessionsRequest, StatusRequest, TurnRequest,
-    UpdateRequest, WorkRequest, check_entry,
+    NodesRequest, PageRequest, SearchRequest, SessionsRequest, StatsRequest, StatusRequest,
+    TurnRequest, UpdateRequest, WorkRequest, check_entry,
 };
 use super::{Service, ServiceError};
 use crate::context_view::{ChatView, ContextView, SectionView, chat_messages};
 use crate::views::{
     ConversationPage, ConversationView, ExpandView, HitView, JobView, LineView, LogView, NodeView,
-    StatusView, ThreadView, TreePage, TurnView, UpdateView,
+    StatsView, StatusView, ThreadView, TreePage, TurnView, UpdateView,
 };
 use treering::jsonl::{self, JsonLine};
 
@@ -426,6 +426,14 @@ impl Service {
         gate: &GateStatus,
     ) -> Result<StatusView, ServiceError> {
         Ok(StatusView::of(it, gate, self.engine())?)
+    }
+
+    /// Reads the statistics of the tenant or of a conversation.
+    pub fn stats(&self, request: &StatsRequest) -> Result<StatsView, ServiceError> {
+        Ok(match &request.conversation {
+            None => StatsView::of(self.engine())?,
+            Some(name) => StatsView::of_conversation(self.engine(), &self.engine().find(name)?)?,
+        })
     }
 
     /// Lists unfinished jobs.

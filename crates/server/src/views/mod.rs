@@ -17,8 +17,8 @@ pub use event::{conversation_of, kind_of};
 pub use search::{FoundView, HitView, SignalView};
 pub use spend::{ModelView, SpendView, SpentView};
 pub use stats::{
-    ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, LevelView, StatsView, StoreView,
-    TreeStatsView,
+    CompressionView, DOLLARS_PER_MILLION_TOKENS, DurationsView, LevelView, StatsView, StoreView,
+    TimesView, TreeStatsView,
 };
 pub use tree::{BranchView, CoversView, ExpandView, LineView, NodeView, TreePage, UpdateView};
 pub use work::Slugs;

@@ -1,17 +1,21 @@
-//! Views of the store's size and of tree statistics.
+//! Views of the store's size, of tree statistics and of the metrics of the seeds.
 
 use serde::Serialize;
-use treering_core::ConversationId;
+use serde_json::{Map, Value, json};
 use treering_core::ports::LevelTotals;
-use treering_engine::{Engine, Result, TreeStats};
+use treering_core::{Conversation, ConversationId, ConversationTotals};
+use treering_engine::{Durations, Engine, Result, TreeStats};
 
 use super::ModelView;
 
-/// Store and tree statistics of a tenant.
+/// Store and tree statistics of a tenant, or of one conversation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct StatsView {
     /// The tenant.
     pub tenant: String,
+    /// Slug of the conversation; absent in the statistics of the tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
     /// Number of conversations.
     pub conversations: u32,
     /// Number of turns.
@@ -30,18 +34,53 @@ pub struct StatsView {
     pub store: StoreView,
     /// Tree statistics.
     pub tree: TreeStatsView,
+    /// Compression of the conversation; absent in the statistics of the tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<CompressionView>,
+    /// Durations of operations, and the share of searches that found something.
+    pub times: TimesView,
     /// Usage and cost per model.
     pub spend: Vec<ModelView>,
 }
 
-/// Tree statistics and model cost of a conversation.
+/// The `CompressionMetrics` of a conversation, by their names in seed 002: `sessionId`,
+/// `totalMessages`, `l1Count`, `l1CompressionRatio`, `averageL1GenerationTime` (milliseconds) and
+/// so on for at least three levels, `overallCompressionRatio`, `tokensSavedByCompression`,
+/// `estimatedCostSavings` (US dollars per context that would include everything) and, with nodes,
+/// `summaryQualityScore` and `informationLossScore`. Ratios are shares of tokens removed.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct ConversationStatsView {
-    /// Tree statistics.
-    #[serde(flatten)]
-    pub tree: TreeStatsView,
-    /// Usage and cost per model.
-    pub spend: Vec<ModelView>,
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct CompressionView(pub Map<String, Value>);
+
+/// Durations of operations. All but `recall_lag` are those of this process since its start.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct TimesView {
+    /// Storing a turn or messages.
+    pub store_turn: DurationsView,
+    /// Searching.
+    pub search: DurationsView,
+    /// Number of searches that found something.
+    pub searches_found: u64,
+    /// Number of searches that found nothing.
+    pub searches_empty: u64,
+    /// Share of searches that found something; absent without searches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found_share: Option<f64>,
+    /// From storing a turn to the end of the jobs that the next context waits for, of the latest
+    /// turns that had such jobs, from the log.
+    pub recall_lag: DurationsView,
+}
+
+/// Durations of an operation.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct DurationsView {
+    /// Number of operations.
+    pub count: u64,
+    /// Mean duration in milliseconds.
+    pub mean_ms: f64,
+    /// Longest duration in milliseconds.
+    pub max_ms: f64,
 }
 
 /// Tree statistics.
@@ -86,7 +125,9 @@ pub struct LevelView {
     pub tokens: u64,
     /// Characters in the sources.
     pub source_chars: u64,
-    /// 1 − chars / source_chars.
+    /// Tokens in the sources: the messages, or the nodes of the level below.
+    pub source_tokens: u64,
+    /// 1 − tokens / source_tokens; 0 without sources.
     pub ratio: f64,
     /// Mean generation time.
     pub generation_ms_mean: f64,
@@ -127,14 +168,33 @@ impl StatsView {
     /// Reads the statistics of a tenant.
     pub fn of(engine: &Engine) -> Result<Self> {
         let stats = engine.stats()?;
+        Self::read(engine, None, stats.conversations, stats.totals)
+    }
+
+    /// Reads the statistics of a conversation.
+    pub fn of_conversation(engine: &Engine, conversation: &Conversation) -> Result<Self> {
+        let mut view = Self::read(engine, Some(conversation.id), 1, conversation.totals)?;
+        view.conversation = Some(conversation.slug.clone());
+        view.compression = Some(CompressionView::of(conversation, &view.tree));
+        Ok(view)
+    }
+
+    fn read(
+        engine: &Engine,
+        id: Option<ConversationId>,
+        conversations: u32,
+        totals: ConversationTotals,
+    ) -> Result<Self> {
+        let stats = engine.stats()?;
         Ok(Self {
             tenant: engine.tenant().to_string(),
-            conversations: stats.conversations,
-            turns: stats.totals.turns,
-            messages: stats.totals.messages,
-            tool_calls: stats.totals.tool_calls,
-            chars: stats.totals.chars,
-            tokens: stats.totals.tokens,
+            conversation: None,
+            conversations,
+            turns: totals.turns,
+            messages: totals.messages,
+            tool_calls: totals.tool_calls,
+            chars: totals.chars,
+            tokens: totals.tokens,
             tokenizer: stats.tokenizer,
             store: StoreView {
                 kind: stats.store.kind,
@@ -143,20 +203,78 @@ impl StatsView {
                 bytes: stats.store.bytes,
                 writes_refused: writes_refused(engine),
             },
-            tree: TreeStatsView::of(&engine.tree_stats(None)?),
-            spend: ModelView::all(engine, None)?,
+            tree: TreeStatsView::of(&engine.tree_stats(id)?),
+            compression: None,
+            times: TimesView::of(engine, id)?,
+            spend: ModelView::all(engine, id)?,
         })
     }
 }
 
-impl ConversationStatsView {
-    /// Reads the statistics of a conversation.
-    pub fn of(engine: &Engine, conversation: ConversationId) -> Result<Self> {
+impl CompressionView {
+    /// The lowest number of levels that are reported, with zeros where there are no nodes.
+    const MIN_LEVELS: u8 = 3;
+
+    fn of(conversation: &Conversation, tree: &TreeStatsView) -> Self {
+        let mut fields = Map::new();
+        let mut put = |name: String, value: Value| fields.insert(name, value);
+        put("sessionId".into(), json!(conversation.id.to_string()));
+        put("totalMessages".into(), json!(conversation.totals.messages));
+        let top = tree.levels.iter().map(|level| level.level).max().unwrap_or(0);
+        for number in 1..=top.max(Self::MIN_LEVELS) {
+            let level = tree.levels.iter().find(|level| level.level == number);
+            put(format!("l{number}Count"), json!(level.map_or(0, |level| level.nodes)));
+            let ratio = level.map_or(0.0, |level| level.ratio);
+            put(format!("l{number}CompressionRatio"), json!(ratio));
+            let mean = level.map_or(0.0, |level| level.generation_ms_mean);
+            put(format!("averageL{number}GenerationTime"), json!(mean));
+        }
+        put("overallCompressionRatio".into(), json!(tree.ratio));
+        put("tokensSavedByCompression".into(), json!(tree.tokens_saved));
+        put("estimatedCostSavings".into(), json!(tree.dollars_saved_per_context));
+        let nodes: u32 = tree.levels.iter().map(|level| level.nodes).sum();
+        let mean = |of: fn(&LevelView) -> f64| {
+            let sum: f64 = tree.levels.iter().map(|it| of(it) * f64::from(it.nodes)).sum();
+            sum / f64::from(nodes)
+        };
+        if nodes > 0 {
+            put("summaryQualityScore".into(), json!(mean(|level| level.grounded_mean)));
+            let lost = 1.0 - mean(|level| level.retained_mean);
+            put("informationLossScore".into(), json!(lost));
+        }
+        Self(fields)
+    }
+}
+
+impl TimesView {
+    fn of(engine: &Engine, id: Option<ConversationId>) -> Result<Self> {
+        let measures = engine.measures();
+        let (found, empty) = (measures.searches_found, measures.searches_empty);
+        let searches = found + empty;
         Ok(Self {
-            tree: TreeStatsView::of(&engine.tree_stats(Some(conversation))?),
-            spend: ModelView::all(engine, Some(conversation))?,
+            store_turn: DurationsView::of(&measures.store_turn),
+            search: DurationsView::of(&measures.search),
+            searches_found: found,
+            searches_empty: empty,
+            found_share: (searches > 0).then(|| found as f64 / searches as f64),
+            recall_lag: DurationsView::of(&engine.recall_lag(id)?),
         })
     }
+}
+
+impl DurationsView {
+    fn of(durations: &Durations) -> Self {
+        Self {
+            count: durations.count,
+            mean_ms: durations.mean_seconds() * 1000.0,
+            max_ms: durations.max_seconds * 1000.0,
+        }
+    }
+}
+
+/// The share of the source that a text leaves out; 0 without a source.
+fn removed(kept: u64, source: u64) -> f64 {
+    if source == 0 { 0.0 } else { 1.0 - kept as f64 / source as f64 }
 }
 
 impl TreeStatsView {
@@ -191,7 +309,8 @@ impl LevelView {
             chars: level.chars,
             tokens: level.tokens,
             source_chars: level.source_chars,
-            ratio: 1.0 - level.chars as f64 / level.source_chars.max(1) as f64,
+            source_tokens: level.source_tokens,
+            ratio: removed(level.tokens, level.source_tokens),
             generation_ms_mean: level.took_ms as f64 / nodes,
             generation_ms_max: level.slowest_ms,
             grounded_mean: level.grounded / nodes,

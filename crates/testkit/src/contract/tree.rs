@@ -406,6 +406,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         chars: 5,
         tokens: 10,
         source_chars: 50,
+        source_tokens: 100,
         raw_tokens: 100,
         uncovered_raw_tokens: 80,
         uncovered_tokens: 8,
@@ -423,6 +424,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         chars: 16,
         tokens: 32,
         source_chars: 160,
+        source_tokens: 2, // The only child is the first node.
         raw_tokens: 320,
         uncovered_raw_tokens: 320,
         uncovered_tokens: 32,

@@ -18,7 +18,7 @@ pub use read::{
     SessionsRequest,
 };
 pub use update::UpdateRequest;
-pub use work::{ChangeRequest, StatusRequest, WorkRequest};
+pub use work::{ChangeRequest, StatsRequest, StatusRequest, WorkRequest};
 
 /// Maximum number of entries per append.
 pub const MAX_ENTRIES: usize = 1000;

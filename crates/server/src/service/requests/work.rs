@@ -52,6 +52,22 @@ impl RequestLimits for WorkRequest {
     }
 }
 
+/// The scope of statistics.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct StatsRequest {
+    /// Only this conversation: slug, key, id or id prefix; default: the whole tenant.
+    #[param(max_length = 200)]
+    pub conversation: Option<String>,
+}
+
+impl RequestLimits for StatsRequest {
+    fn check_limits(&self) -> Result<(), ServiceError> {
+        check_lengths([("conversation", self.conversation.as_ref(), MAX_NAME_CHARS)])
+    }
+}
+
 /// The conversation to report on.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]

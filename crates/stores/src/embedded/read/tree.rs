@@ -124,7 +124,10 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             "SELECT n.level, count(*), sum(n.dirty), sum(n.chars), sum(n.tokens), sum(n.source_chars),
                 sum(n.raw_tokens), sum(n.took_ms), max(n.took_ms), sum(n.grounded), sum(n.retained),
                 sum(NOT ({IS_COVERED})), sum(iif({IS_COVERED}, 0, n.raw_tokens)),
-                sum(iif({IS_COVERED}, 0, n.tokens)), sum(instr(n.made_by, '{stand_in}') > 0)
+                sum(iif({IS_COVERED}, 0, n.tokens)), sum(instr(n.made_by, '{stand_in}') > 0),
+                sum(iif(n.level = 1, n.raw_tokens, (SELECT ifnull(sum(k.tokens), 0) FROM nodes k
+                    WHERE k.tenant = n.tenant AND k.conversation = n.conversation
+                    AND k.level = n.level - 1 AND k.parent = n.ordinal)))
             FROM nodes n JOIN conversations c ON c.pk = n.conversation
             WHERE n.tenant = ?1 AND (?2 IS NULL OR c.id = ?2) GROUP BY n.level ORDER BY n.level"
         );
@@ -148,6 +151,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
                     uncovered_raw_tokens: unsigned(row, 12)?,
                     uncovered_tokens: unsigned(row, 13)?,
                     fallbacks: row.get(14)?,
+                    source_tokens: unsigned(row, 15)?,
                 })
             },
         )
