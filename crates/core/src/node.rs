@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::grouping::{GroupReason, Member};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, MessageIdx, ThreadName};
+use crate::parameters::Assignment;
 use crate::policy::SummaryStyle;
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
@@ -224,6 +225,10 @@ pub struct NodeSpec {
     /// The message whose arrival sealed it. `None` for nodes sealed before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_by: Option<MessageIdx>,
+    /// The policy overrides of the update that planned it. They hold for the groups that follow
+    /// from it, and are part of its id only through the style.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Assignment>,
 }
 
 impl NodeSpec {

@@ -1,6 +1,7 @@
 //! The policy: every threshold that decides when windows and groups seal, and the style of
 //! their summaries.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Invalid;
 use crate::hash::ContentHash;
 use crate::node::Level;
+use crate::parameters::Assignment;
 use crate::summary_request::Strategy;
 
 /// Whether size or silence seals a window.
@@ -397,6 +399,16 @@ impl Policy {
             }
         }
         Ok(())
+    }
+
+    /// The policy with the overrides of an update. Overrides that are no longer valid, because
+    /// the policy has changed since, have no effect.
+    #[must_use]
+    pub fn overridden(&self, overrides: &[Assignment]) -> Cow<'_, Self> {
+        match overrides {
+            [] => Cow::Borrowed(self),
+            overrides => self.with(overrides).map_or(Cow::Borrowed(self), Cow::Owned),
+        }
     }
 
     /// The group policy for nodes of `level` (2 or higher).

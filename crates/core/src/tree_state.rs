@@ -140,12 +140,14 @@ impl TreeState {
         }
         let ordinal = self.sealed[place];
         self.sealed[place] += 1;
-        NodeSpec { level, ordinal, covers, style: policy.style(level), cause, sealed_by }
+        let (style, overrides) = (policy.style(level), Vec::new());
+        NodeSpec { level, ordinal, covers, style, cause, sealed_by, overrides }
     }
 
     /// Plans the groups that finished nodes of `level` form. `nodes` are all ungrouped nodes of
     /// the level. They are offered in sealing order, not in the order of completion, so that
-    /// the result is deterministic. Each plan comes with the ordinals of its children.
+    /// the result is deterministic. Each plan comes with the ordinals of its children. The
+    /// overrides of the node that completes a group hold for the group.
     pub fn group(
         &mut self,
         level: Level,
@@ -157,7 +159,6 @@ impl TreeState {
             self.offered.resize(place + 1, 0);
         }
         let above = level.above();
-        let Some(rule) = policy.group(above) else { return Vec::new() };
         let offered = self.offered[place];
         let (mut ungrouped, mut next): (Vec<Node>, Vec<Node>) =
             nodes.into_iter().partition(|node| node.ordinal() < offered);
@@ -168,23 +169,48 @@ impl TreeState {
                 break;
             }
             self.offered[place] += 1;
-            let sealed_by = node.spec.sealed_by;
+            let NodeSpec { sealed_by, overrides, .. } = node.spec.clone();
             ungrouped.push(node);
-            // Merge threads in time order.
-            ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
-            while let Some((children, reason)) = first_due(&ungrouped, rule) {
-                let rest = ungrouped.split_off(children);
-                let group = std::mem::replace(&mut ungrouped, rest);
-                let ids = group.iter().map(|child| child.id.clone()).collect();
-                let task = self.task(
-                    above,
-                    Coverage::Nodes(ids),
-                    SealCause::Group(reason),
-                    sealed_by,
-                    policy,
-                );
-                planned.push((task, group.iter().map(Node::ordinal).collect()));
-            }
+            let policy = policy.overridden(&overrides);
+            let due = self.due_groups(above, &mut ungrouped, sealed_by, &policy);
+            let with =
+                |(spec, children)| (NodeSpec { overrides: overrides.clone(), ..spec }, children);
+            planned.extend(due.into_iter().map(with));
+        }
+        planned
+    }
+
+    /// Plans the groups that nodes of `level` form under another policy, although they were
+    /// offered before and stayed ungrouped.
+    pub fn regroup(
+        &mut self,
+        level: Level,
+        mut ungrouped: Vec<Node>,
+        policy: &Policy,
+    ) -> Vec<(NodeSpec, Vec<u32>)> {
+        let offered = self.offered.get(usize::from(level.number()) - 1).copied().unwrap_or(0);
+        ungrouped.retain(|node| node.ordinal() < offered);
+        let sealed_by = ungrouped.iter().filter_map(|node| node.spec.sealed_by).max();
+        self.due_groups(level.above(), &mut ungrouped, sealed_by, policy)
+    }
+
+    /// Plans the groups that are due among ungrouped nodes, and removes their children.
+    fn due_groups(
+        &mut self,
+        above: Level,
+        ungrouped: &mut Vec<Node>,
+        sealed_by: Option<MessageIdx>,
+        policy: &Policy,
+    ) -> Vec<(NodeSpec, Vec<u32>)> {
+        let mut planned = Vec::new();
+        let Some(rule) = policy.group(above) else { return planned };
+        // Merge threads in time order.
+        ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
+        while let Some((children, reason)) = first_due(ungrouped, rule) {
+            let group: Vec<Node> = ungrouped.drain(..children).collect();
+            let covers = Coverage::Nodes(group.iter().map(|child| child.id.clone()).collect());
+            let task = self.task(above, covers, SealCause::Group(reason), sealed_by, policy);
+            planned.push((task, group.iter().map(Node::ordinal).collect()));
         }
         planned
     }
@@ -198,6 +224,7 @@ impl TreeState {
         policy: &Policy,
     ) -> Option<Vec<(NodeSpec, Vec<u32>)>> {
         let members: Vec<_> = children.iter().map(Node::member).collect();
+        let policy = policy.overridden(&group.overrides);
         let parts = grouping::repacked(&members, policy.group(group.level)?)?;
         let mut rest = children;
         let mut planned = Vec::new();
@@ -209,7 +236,8 @@ impl TreeState {
                 0 => NodeSpec { covers, ..group.clone() },
                 _ => {
                     let cause = SealCause::Group(GroupReason::NextDoesNotFit);
-                    self.task(group.level, covers, cause, group.sealed_by, policy)
+                    let task = self.task(group.level, covers, cause, group.sealed_by, &policy);
+                    NodeSpec { overrides: group.overrides.clone(), ..task }
                 }
             };
             planned.push((task, part.iter().map(Node::ordinal).collect()));

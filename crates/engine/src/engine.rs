@@ -455,7 +455,7 @@ impl Engine {
             };
             change(reader, &mut conversation)?;
             let policy = policy_of(&general, &conversation)?;
-            let planner = TreePlanner { reader, key: &key, policy: &policy, now };
+            let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
             let grown = match conversation.state {
                 ConversationState::Open => Vec::new(),
                 _ => planner.plan_messages(&mut conversation, std::iter::empty(), &[])?,

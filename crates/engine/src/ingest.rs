@@ -237,7 +237,7 @@ impl AppendPlanner {
             _ => None,
         });
         let policy = policy_of(self.engine.policy(), conversation)?;
-        let planner = TreePlanner { reader, key, policy: &policy, now: self.now };
+        let planner = TreePlanner { reader, key, policy: &policy, overrides: &[], now: self.now };
         let mut grown = planner.plan_messages(conversation, messages, turn_ends)?;
         for write in writes {
             if let Write::FinishToolCall(_, turn, order, _) = write {

@@ -7,9 +7,9 @@ use treering_core::capture::TurnEnd;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::windowing::WindowMessage;
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job, JobEvent,
-    JobEventKind, JobKind, Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader, Thread,
-    Timestamp, TreeState, TurnNo, Write,
+    Assignment, Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job,
+    JobEvent, JobEventKind, JobKind, Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader,
+    Thread, Timestamp, TreeState, TurnNo, Write,
 };
 
 /// Messages per page.
@@ -19,7 +19,10 @@ const PAGE: usize = 1000;
 pub(crate) struct TreePlanner<'a> {
     pub(crate) reader: &'a dyn Reader,
     pub(crate) key: &'a ConversationKey,
+    /// The policy of the conversation, without the overrides of an update.
     pub(crate) policy: &'a Policy,
+    /// The overrides of the update that this plan belongs to.
+    pub(crate) overrides: &'a [Assignment],
     pub(crate) now: Timestamp,
 }
 
@@ -84,13 +87,15 @@ impl TreePlanner<'_> {
 
     /// Plans windows for everything that is still open.
     pub(crate) fn close(&self, conversation: &mut Conversation) -> Vec<NodeSpec> {
-        let Conversation { threads, tree_state: growth, .. } = conversation;
-        growth.close(threads.iter().map(|thread| &thread.name), self.policy)
+        let Conversation { threads, tree_state, .. } = conversation;
+        let names = threads.iter().map(|thread| &thread.name);
+        self.with_overrides(tree_state.close(names, &self.window_policy()))
     }
 
     fn end_turn(&self, conversation: &mut Conversation, place: usize) -> Option<NodeSpec> {
         let Conversation { threads, tree_state, .. } = conversation;
-        tree_state.end_turn(place, &threads.get(place)?.name, self.policy)
+        let name = &threads.get(place)?.name;
+        self.with_overrides(tree_state.end_turn(place, name, &self.window_policy())).pop()
     }
 
     /// Ends the latest turn of every thread where it has a mark. Call it once all messages are
@@ -167,7 +172,9 @@ impl TreePlanner<'_> {
             }
             let skip = if message.idx == start.idx { start.offset } else { 0 };
             let piece = WindowMessage { skip, ..WindowMessage::from(&message) };
-            tasks.extend(conversation.tree_state.push(place, &message.thread, &piece, self.policy));
+            let policy = self.window_policy();
+            let sealed = conversation.tree_state.push(place, &message.thread, &piece, &policy);
+            tasks.extend(self.with_overrides(sealed));
         }
         conversation.tree_state.through = until;
         if until == conversation.totals.messages {
@@ -178,12 +185,19 @@ impl TreePlanner<'_> {
 
     fn push(&self, conversation: &mut Conversation, message: &Message) -> Vec<NodeSpec> {
         let Some(place) = place_of(conversation, message) else { return Vec::new() };
-        conversation.tree_state.push(
-            place,
-            &message.thread,
-            &WindowMessage::from(message),
-            self.policy,
-        )
+        let piece = WindowMessage::from(message);
+        let policy = self.window_policy();
+        self.with_overrides(conversation.tree_state.push(place, &message.thread, &piece, &policy))
+    }
+
+    /// The policy of new windows.
+    fn window_policy(&self) -> Cow<'_, Policy> {
+        self.policy.overridden(self.overrides)
+    }
+
+    fn with_overrides(&self, specs: impl IntoIterator<Item = NodeSpec>) -> Vec<NodeSpec> {
+        let with = |spec| NodeSpec { overrides: self.overrides.to_vec(), ..spec };
+        specs.into_iter().map(with).collect()
     }
 
     /// Plans the consequences of a finished node: the groups that it completes or, if it was
@@ -291,10 +305,36 @@ impl TreePlanner<'_> {
         writes
     }
 
+    /// Groups the ungrouped nodes of every level again, if an update overrides the policy.
+    pub(crate) fn regroup_ungrouped(
+        &self,
+        conversation: &mut Conversation,
+    ) -> StoreResult<Vec<Write>> {
+        let mut writes = Vec::new();
+        if self.overrides.is_empty() {
+            return Ok(writes);
+        }
+        let mut level = Level::FIRST;
+        while usize::from(level.number()) <= conversation.tree_state.offered.len() {
+            let ungrouped = self.reader.nodes(self.key.id, &NodeFilter::ungrouped(level))?;
+            let policy = self.policy.overridden(self.overrides);
+            for (spec, children) in conversation.tree_state.regroup(level, ungrouped, &policy) {
+                writes.push(Write::SetParent(self.key.id, level, children, Some(spec.ordinal)));
+                writes.extend(self.jobs(self.with_overrides([spec])));
+            }
+            level = level.above();
+        }
+        Ok(writes)
+    }
+
     /// Groups the finished nodes of a level again.
     pub(crate) fn regroup(&self, growth: &mut TreeState, level: Level) -> StoreResult<Vec<Write>> {
         let nodes = self.reader.nodes(self.key.id, &NodeFilter::at(level))?;
-        let ungrouped = nodes.into_iter().map(|node| Node { parent: None, ..node }).collect();
+        let ungrouped = nodes.into_iter().map(|mut node| {
+            node.spec.overrides = self.overrides.to_vec();
+            Node { parent: None, ..node }
+        });
+        let ungrouped = ungrouped.collect();
         let mut writes = Vec::new();
         for (task, children) in growth.group(level, ungrouped, self.policy) {
             writes.push(Write::SetParent(self.key.id, level, children, Some(task.ordinal)));

@@ -131,8 +131,10 @@ impl Updater {
             let what = format!("conversation {}", self.key.id);
             return Err(StoreError::Refused(Invalid::new(what, "it does not exist")));
         };
-        let policy = policy_of(&self.general, &conversation)?.with(&self.update.policy)?;
-        let planner = TreePlanner { reader, key: &self.key, policy: &policy, now: self.now };
+        let base = policy_of(&self.general, &conversation)?;
+        let policy = base.with(&self.update.policy)?;
+        let (key, now, overrides) = (&self.key, self.now, self.update.policy.as_slice());
+        let planner = TreePlanner { reader, key, policy: &base, overrides, now };
         let before = conversation.clone();
         let (writes, dropped) = match self.update.strategy {
             UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, 0),
@@ -200,6 +202,7 @@ impl Updater {
         nodes.retain(|node| node.dirty || self.is_to_be_upgraded(node));
         tasks.extend(nodes.into_iter().map(|node| node.spec));
         let mut writes = planner.jobs(tasks);
+        writes.extend(planner.regroup_ungrouped(conversation)?);
         for mut job in planner.reader.jobs(&JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
                 writes.extend(retried(&mut job, self.now, "an update"));

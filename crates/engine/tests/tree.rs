@@ -268,6 +268,62 @@ fn an_estimate_predicts_the_tree() {
     }
 }
 
+/// The number of nodes at each level.
+fn nodes_by_level(engine: &Engine, id: ConversationId) -> [u32; 8] {
+    let mut counts = [0; 8];
+    for node in engine.tree(id).unwrap().nodes {
+        counts[usize::from(node.level().number()) - 1] += 1;
+    }
+    counts
+}
+
+fn overrides(assignments: &[&str]) -> Vec<treering_core::Assignment> {
+    assignments.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[test]
+fn overrides_hold_at_every_level_and_end_with_their_update() {
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, 0..40, 200);
+    run_due_jobs(&engine, id);
+    let before = nodes_by_level(&engine, id);
+    assert_eq!(before[..3], [40, 19, 9]);
+
+    let policy =
+        overrides(&["group_children=4", "strategy@2=chronological", "strategy@3=technical"]);
+    let full = Update { strategy: UpdateStrategy::Full, policy: policy.clone(), level: None };
+    engine.update(id, &full).unwrap();
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    assert_eq!(nodes_by_level(&engine, id)[..4], [40, 9, 2, 0]);
+    let overridden = small().with(&policy).unwrap();
+    for node in engine.tree(id).unwrap().nodes {
+        assert_eq!(node.spec.style, overridden.style(node.level()), "{}", node.id);
+    }
+
+    say(&engine, 40..44, 200);
+    run_due_jobs(&engine, id);
+    let nodes = engine.tree(id).unwrap().nodes;
+    let last = nodes.iter().rfind(|node| node.level().number() == 2).unwrap();
+    assert_eq!(last.spec.style, small().style(last.level()), "new messages follow the policy");
+    engine.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
+    run_due_jobs(&engine, id);
+    assert_eq!(nodes_by_level(&engine, id)[..3], [44, 21, 10]);
+
+    // Only level 2 and above, and then only what is still ungrouped.
+    let level = Level::new(2);
+    let upper = Update { strategy: UpdateStrategy::Full, policy, level };
+    engine.update(id, &upper).unwrap();
+    run_due_jobs(&engine, id);
+    assert_eq!(nodes_by_level(&engine, id)[..4], [44, 10, 2, 0]);
+    let policy = overrides(&["group_children=2"]);
+    engine.update(id, &Update { policy, ..Update::default() }).unwrap();
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    let [first, second, ..] = nodes_by_level(&engine, id);
+    assert_eq!((first, second), (44, 11), "the ungrouped nodes make one more group");
+}
+
 #[test]
 fn a_change_rewrites_exactly_the_ancestors() {
     let folder = tempfile::tempdir().unwrap();

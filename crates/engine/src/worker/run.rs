@@ -144,7 +144,7 @@ fn finish(
             }
         }
         let policy = policy_of(&general, &conversation)?;
-        let planner = TreePlanner { reader, key: &key, policy: &policy, now };
+        let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
         let (mut node, before) = (node.clone(), conversation.tree_state.clone());
         let follows = planner.plan_parent(&mut conversation, &mut node)?;
         let mut line = released(&job, &node, now);

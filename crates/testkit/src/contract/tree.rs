@@ -96,7 +96,16 @@ pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
         overlap_chars: 200,
         prompt: prompt::version(strategy),
     };
-    NodeSpec { level, ordinal, covers, style, cause, sealed_by: Some(MessageIdx(ordinal)) }
+    let overrides = vec!["group_chars=4000".parse().unwrap()];
+    NodeSpec {
+        level,
+        ordinal,
+        covers,
+        style,
+        cause,
+        sealed_by: Some(MessageIdx(ordinal)),
+        overrides,
+    }
 }
 
 fn content() -> NodeContent {
