@@ -180,7 +180,8 @@ impl CapturePlanner<'_> {
         if let Some(known) = body.external_id.as_ref().and_then(|id| self.known.get(id).copied()) {
             return Ok(match known {
                 ExistingItem::Message(idx, hash) => {
-                    self.note_replay(thread, |turn| turn.until.0 == idx.0 + 1);
+                    // A turn that began with a tool call has no message yet.
+                    self.note_replay(thread, |turn| turn.messages > 0 && turn.until.0 == idx.0 + 1);
                     if hash == message.hash {
                         EntryOutcome::AlreadyStored
                     } else {

@@ -109,6 +109,7 @@ fn turn(thread: &ThreadName, number: usize) -> Vec<Entry> {
         call("read_file"),
         call("grep"),
         Entry::message(thread.clone(), message(at + 1, Role::Assistant, "assistant", answered)),
+        Entry::turn_end(thread.clone()),
     ]
 }
 
@@ -262,8 +263,9 @@ fn points_of_nodes_reach_every_profile() {
     let id = say(&engine, 40);
     for profile in Profile::NAMES {
         // The cut shows summaries only if the whole history does not fit.
-        let budget = if profile == "cut" { 2000 } else { 6000 };
-        let markdown = context(&engine, id, profile, budget).markdown();
+        let budgets = if profile == "cut" { 1600..3200 } else { 6000..6001 };
+        let contexts = budgets.step_by(200).map(|budget| context(&engine, id, profile, budget));
+        let markdown: String = contexts.map(|context| context.markdown()).collect();
         for point in ["keep the berths apart", "paint the bollards", "who pays for the paint?"] {
             assert!(markdown.contains(point), "{profile} lacks {point:?}:\n{markdown}");
         }

@@ -291,7 +291,8 @@ fn overrides_hold_at_every_level_and_end_with_their_update() {
 
     let policy =
         overrides(&["group_children=4", "strategy@2=chronological", "strategy@3=technical"]);
-    let full = Update { strategy: UpdateStrategy::Full, policy: policy.clone(), level: None };
+    let full =
+        Update { strategy: UpdateStrategy::Full, policy: policy.clone(), ..Update::default() };
     engine.update(id, &full).unwrap();
     run_due_jobs(&engine, id);
     assert_sound(&engine);
@@ -312,7 +313,7 @@ fn overrides_hold_at_every_level_and_end_with_their_update() {
 
     // Only level 2 and above, and then only what is still ungrouped.
     let level = Level::new(2);
-    let upper = Update { strategy: UpdateStrategy::Full, policy, level };
+    let upper = Update { strategy: UpdateStrategy::Full, policy, level, ..Update::default() };
     engine.update(id, &upper).unwrap();
     run_due_jobs(&engine, id);
     assert_eq!(nodes_by_level(&engine, id)[..4], [44, 10, 2, 0]);
