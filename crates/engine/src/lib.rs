@@ -20,6 +20,8 @@ mod ingest;
 mod kill_points;
 mod leases;
 mod maintenance;
+mod overlay;
+mod rehearsal;
 mod reindex;
 mod repair;
 mod search;
