@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use treering_core::acceptance::Fidelity;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    ContentHash, ConversationKey, Coverage, Message, MessageIdx, MessagePassage, Node, NodeId,
-    NodePassage, NodeSpec, Passage, Reader, SessionInfo, SourceTotals, SummaryRequest, Timestamp,
-    ToolCall, ToolPassage, TurnNo, Window, hash_of_group, hash_of_window,
+    ContentHash, ConversationKey, Coverage, Message, MessageIdx, MessagePassage, Node, NodeContent,
+    NodeId, NodePassage, NodeSpec, Passage, Provenance, Reader, SessionInfo, SourceTotals,
+    SummaryRequest, Timestamp, ToolCall, ToolPassage, TurnNo, Window, hash_of_group,
+    hash_of_window,
 };
 
 /// Maximum length of a tool call's arguments in a summary request, in characters.
@@ -131,6 +133,42 @@ impl SummaryInput {
         });
         let passages = passages.collect();
         Ok(Some(Self::new(task, passages, source, hash, Coverage::Nodes(ids), times.into_iter())))
+    }
+
+    /// The tokens of the input: those of the messages, or a share of the children's.
+    pub(crate) fn tokens(&self) -> u64 {
+        match &self.covers {
+            Coverage::Messages(_) => self.source.raw_tokens,
+            Coverage::Nodes(_) => self.source.chars.div_ceil(4),
+        }
+    }
+
+    /// The node with this content.
+    pub(crate) fn into_node(
+        self,
+        task: &NodeSpec,
+        content: NodeContent,
+        tokens: u32,
+        fidelity: Fidelity,
+        provenance: Provenance,
+    ) -> Node {
+        Node {
+            id: self.id,
+            spec: NodeSpec { covers: self.covers, ..task.clone() },
+            parent: None,
+            superseded: false,
+            dirty: false,
+            chars: treering_core::text::chars(&content.overview),
+            tokens,
+            content,
+            range_start: self.range_start,
+            range_end: self.range_end,
+            source: self.source,
+            provenance,
+            grounded: fidelity.grounded,
+            retained: fidelity.retained,
+            invented: fidelity.invented,
+        }
     }
 
     fn new(

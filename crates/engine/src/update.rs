@@ -2,18 +2,19 @@
 //! or a one-time override.
 
 use treering_core::chat::Usage;
-use treering_core::grouping::{self, Member};
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
 use treering_core::{
-    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job,
-    JobEvent, JobEventKind, JobId, JobKind, JobState, Level, Node, Policy, Reader, StoreError,
-    SummaryLength, Timestamp, TreeState, Write,
+    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, Invalid, Job, JobEvent,
+    JobEventKind, JobId, JobKind, JobState, Level, Node, Policy, Reader, StoreError, Timestamp,
+    TreeState, Write,
 };
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::overlay::Overlay;
 use crate::pacing::Pace;
+use crate::rehearsal::{Rehearsal, kept_chars};
 use crate::summary_input::{LongMessageCache, SummaryInput};
 use crate::tree_planner::{TreePlanner, policy_of};
 
@@ -43,7 +44,7 @@ pub struct Update {
 /// The estimated work of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Estimate {
-    /// Jobs of each level, from the first up. Levels above the first are estimated.
+    /// Jobs of each level, from the first up.
     pub jobs: [u32; 8],
     /// Number of summarizer calls.
     pub calls: u32,
@@ -55,6 +56,8 @@ pub struct Estimate {
     pub dropped_nodes: u32,
     /// The cost, if the price of the model is known.
     pub cost: Option<Money>,
+    /// Whether a local summarizer wrote the summaries, so that the figures are exact.
+    pub exact: bool,
 }
 
 /// A planned update.
@@ -62,18 +65,28 @@ pub struct Estimate {
 pub struct PlannedUpdate {
     /// Its id in the job events.
     pub id: JobId,
-    /// Its estimated work.
+    /// The work of the jobs that are queued now. More follow from them.
     pub estimate: Estimate,
     /// Number of jobs now queued for this conversation.
     pub queued: u32,
 }
 
 impl Engine {
-    /// Estimates an update without writing anything.
+    /// Rehearses an update without writing anything: all jobs that it plans, and those that
+    /// follow from them. With a local summarizer the result is exact.
     pub fn estimate(&self, id: ConversationId, update: &Update) -> Result<Estimate> {
         let reader = self.reader()?;
-        let planned = self.updater(id, update)?.plan(&*reader)?;
-        Ok(planned.1.estimate)
+        let updater = self.updater(id, update)?;
+        let (writes, planned) = updater.plan(&*reader)?;
+        let Some(conversation) = reader.conversation(id)? else { return Ok(planned.estimate) };
+        let policy = policy_of(&updater.general, &conversation)?;
+        let mut overlay = Overlay::new(&*reader, conversation.clone())?;
+        overlay.apply(writes);
+        let only = update.level.filter(|_| update.strategy == UpdateStrategy::Incremental);
+        let (now, long) = (updater.now, LongMessageCache::default());
+        let rehearsal = Rehearsal { engine: self, policy: &policy, now, only, long };
+        let estimate = updater.priced(rehearsal.run(&mut overlay)?);
+        Ok(Estimate { dropped_nodes: planned.estimate.dropped_nodes, ..estimate })
     }
 
     /// Plans an update. The jobs are durable when it returns, and any worker runs them.
@@ -132,7 +145,8 @@ impl Updater {
             return Err(StoreError::Refused(Invalid::new(what, "it does not exist")));
         };
         let base = policy_of(&self.general, &conversation)?;
-        let policy = base.with(&self.update.policy)?;
+        // An invalid override is refused here, and not ignored as in later plans.
+        base.with(&self.update.policy)?;
         let (key, now, overrides) = (&self.key, self.now, self.update.policy.as_slice());
         let planner = TreePlanner { reader, key, policy: &base, overrides, now };
         let before = conversation.clone();
@@ -140,13 +154,15 @@ impl Updater {
             UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, 0),
             UpdateStrategy::Full => self.rebuild(&planner, &mut conversation)?,
         };
-        let mut all = Vec::new();
+        let mut all = self.override_queue(reader)?;
         if conversation != before {
             all.push(Write::PutConversation(conversation.clone()));
         }
         let queued = self.queue(reader, &writes)?;
-        let mut estimate = self.estimate(reader, &queued, &policy)?;
-        estimate.dropped_nodes = dropped;
+        let mut overlay = Overlay::new(reader, before)?;
+        overlay.apply(all.iter().chain(&writes).cloned().collect());
+        let estimate = self.priced(self.queued_work(&overlay, &queued)?);
+        let estimate = Estimate { dropped_nodes: dropped, ..estimate };
         let id = self.id();
         // Comes before the events of the planned jobs, so that a reader of the log finds them
         // after it.
@@ -205,6 +221,9 @@ impl Updater {
         writes.extend(planner.regroup_ungrouped(conversation)?);
         for mut job in planner.reader.jobs(&JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
+                if let JobKind::Summarize(task) = &mut job.kind {
+                    task.overrides.clone_from(&self.update.policy);
+                }
                 writes.extend(retried(&mut job, self.now, "an update"));
             }
         }
@@ -215,6 +234,22 @@ impl Updater {
     fn is_to_be_upgraded(&self, node: &Node) -> bool {
         self.upgrades
             && node.provenance.fallback_name().is_some_and(|stand_in| stand_in != self.summarizer)
+    }
+
+    /// Sets the overrides on the jobs that wait already, because what follows from them belongs
+    /// to this update too.
+    fn override_queue(&self, reader: &dyn Reader) -> StoreResult<Vec<Write>> {
+        let mut writes = Vec::new();
+        if self.update.policy.is_empty() {
+            return Ok(writes);
+        }
+        for mut job in reader.jobs(&JobFilter::of(self.key.id))? {
+            if let JobKind::Summarize(task) = &mut job.kind {
+                task.overrides.clone_from(&self.update.policy);
+                writes.push(Write::PutJob(job));
+            }
+        }
+        Ok(writes)
     }
 
     /// Drops the tree down to a level and plans it again from the level below.
@@ -263,56 +298,26 @@ impl Updater {
         Ok(jobs)
     }
 
-    /// The work of jobs: exact for planned jobs, estimated for the levels above them.
-    fn estimate(
-        &self,
-        reader: &dyn Reader,
-        jobs: &[Job],
-        policy: &Policy,
-    ) -> StoreResult<Estimate> {
+    /// The work of the queued jobs, without those that will follow.
+    fn queued_work(&self, overlay: &Overlay<'_>, jobs: &[Job]) -> StoreResult<Estimate> {
         let mut estimate = Estimate::default();
-        let mut members: Vec<Member> = Vec::new();
         let long = LongMessageCache::default();
         for job in jobs {
             let JobKind::Summarize(task) = &job.kind else { continue };
-            let (chars, tokens, messages) = match &task.covers {
-                Coverage::Messages(_) => {
-                    match SummaryInput::read(reader, &self.key, task, &long)? {
-                        None => continue,
-                        Some(material) => {
-                            let source = material.source;
-                            (source.raw_chars, source.raw_tokens, source.messages)
-                        }
-                    }
-                }
-                Coverage::Nodes(_) => {
-                    let chars = u64::from(
-                        policy
-                            .group(task.level)
-                            .and_then(|group| group.group_chars)
-                            .unwrap_or(5000),
-                    );
-                    (chars, chars / 4, 0)
-                }
+            let Some(input) = SummaryInput::read(overlay, &self.key, task, &long)? else {
+                continue;
             };
-            let kept = keep(task.style.length, chars);
-            estimate.count(task.level, tokens, (kept * tokens as f64 / chars.max(1) as f64) as u64);
-            if task.level == Level::FIRST {
-                let raw_chars = chars;
-                let (chars, tokens) = (kept as u32, (kept / 4.0) as u32);
-                members.push(Member { chars, tokens, messages, raw_chars });
-            }
+            let kept = kept_chars(task.style.length, input.source.chars);
+            estimate.count(task.level, input.tokens(), kept as u64 / 4);
         }
-        if self.update.level.is_none() {
-            estimate.add_upper_levels(members, policy);
-        }
-        let usage = Usage {
-            calls: estimate.calls,
-            tokens_in: estimate.tokens_in,
-            tokens_out: estimate.tokens_out,
-        };
-        estimate.cost = self.price.map(|price| price.of(usage));
         Ok(estimate)
+    }
+
+    /// Adds the cost of the calls.
+    fn priced(&self, estimate: Estimate) -> Estimate {
+        let Estimate { calls, tokens_in, tokens_out, .. } = estimate;
+        let cost = self.price.map(|price| price.of(Usage { calls, tokens_in, tokens_out }));
+        Estimate { cost, ..estimate }
     }
 }
 
@@ -331,43 +336,11 @@ pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
 }
 
 impl Estimate {
-    fn count(&mut self, level: Level, tokens_in: u64, tokens_out: u64) {
+    pub(crate) fn count(&mut self, level: Level, tokens_in: u64, tokens_out: u64) {
         let place = usize::from(level.number() - 1).min(self.jobs.len() - 1);
         self.jobs[place] += 1;
         self.calls += 1;
         self.tokens_in += tokens_in;
         self.tokens_out += tokens_out;
-    }
-
-    /// Adds the estimated levels above the given nodes.
-    fn add_upper_levels(&mut self, mut members: Vec<Member>, policy: &Policy) {
-        let mut level = Level::FIRST.above();
-        while members.len() > 2 {
-            let (Some(rule), style) = (policy.group(level), policy.style(level)) else { return };
-            let mut above = Vec::new();
-            while let Some((children, _)) = grouping::due(&members, rule) {
-                let group: Vec<Member> = members.drain(..children).collect();
-                let chars: u64 = group.iter().map(|member| u64::from(member.chars)).sum();
-                let tokens: u64 = group.iter().map(|member| u64::from(member.tokens)).sum();
-                let kept = keep(style.length, chars);
-                self.count(level, tokens, (kept / 4.0) as u64);
-                above.push(Member {
-                    chars: kept as u32,
-                    tokens: (kept / 4.0) as u32,
-                    messages: group.iter().map(|member| member.messages).sum(),
-                    raw_chars: group.iter().map(|member| member.raw_chars).sum(),
-                });
-            }
-            (members, level) = (above, level.above());
-        }
-    }
-}
-
-/// Number of characters that a summary keeps.
-fn keep(length: SummaryLength, chars: u64) -> f64 {
-    const SENTENCE: f64 = 90.0;
-    match length {
-        SummaryLength::Keep(share) => f64::from(share) * chars as f64,
-        SummaryLength::Sentences(_, most) => (f64::from(most) * SENTENCE).min(chars as f64),
     }
 }

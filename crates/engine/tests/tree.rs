@@ -252,20 +252,117 @@ fn an_estimate_predicts_the_tree() {
         let full = Update { strategy: UpdateStrategy::Full, ..Update::default() };
         let estimate = engine.estimate(id, &full).unwrap();
         run_due_jobs(&engine, id);
-        let mut made = [0; 8];
-        for node in engine.tree(id).unwrap().nodes {
-            made[usize::from(node.level().number()) - 1] += 1;
+        assert_eq!(estimate.jobs, nodes_by_level(&engine, id), "{preset}");
+        assert!(estimate.exact);
+    }
+}
+
+/// Overrides of every parameter; those of groups and summaries also for one level.
+fn some_overrides() -> impl Strategy<Value = Vec<String>> {
+    let values = [
+        "preset=turns",
+        "preset=per-turn",
+        "preset=triggers",
+        "preset=chars",
+        "window_chars=300",
+        "window_chars=900",
+        "wiggle=0.4",
+        "min_flush_chars=0",
+        "flush_after=2 min",
+        "overlap_chars=50",
+        "seal_policy=time",
+        "ensure_assistant=false",
+        "messages=4",
+        "tokens=60",
+        "age=4 min",
+        "turns=3",
+        "chars=500",
+        "min_turns=2",
+        "keep_recent_turns=1",
+        "group_chars=400",
+        "group_chars@2=300",
+        "group_chars@3=off",
+        "group_children=2",
+        "group_children@3=3",
+        "group_tokens=50",
+        "group_messages=6",
+        "group_limit=300",
+        "raw_chars=500",
+        "min_children=3",
+        "length=0.3",
+        "length@2=0.2",
+        "length=1-2 sentences",
+        "strategy@2=chronological",
+        "strategy@3=technical",
+        "deduplicate=false",
+    ];
+    proptest::collection::vec(prop::sample::select(values.map(str::to_owned).to_vec()), 0..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_dry_run_foresees_exactly_what_an_update_makes(
+        events in conversation(60),
+        later in conversation(20),
+        policy in presets(),
+        some in some_overrides(),
+        full in any::<bool>(),
+        level in proptest::option::of(1_u8..4),
+    ) {
+        let parsed: Vec<treering_core::Assignment> =
+            some.iter().map(|text| text.parse().unwrap()).collect();
+        let Ok(overridden) = policy.with(&parsed) else { return Ok(()) };
+        let (engine, _folder) = engine_with_policy(policy);
+        let id = append(&engine, events);
+        run_due_jobs(&engine, id);
+        append(&engine, later.into_iter().map(renamed).collect());
+        let strategy = if full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
+        let level = level.and_then(Level::new);
+        let update = Update { strategy, level, policy: parsed, ..Update::default() };
+        let foreseen = engine.estimate(id, &update).unwrap();
+
+        engine.update(id, &update).unwrap();
+        let made = std::sync::Mutex::new([0; 8]);
+        let only = level.filter(|_| !full);
+        let scope = JobScope { conversation: Some(id), only, ..JobScope::default() };
+        let count = |job: &Job, outcome: &JobOutcome| {
+            if let (JobKind::Summarize(task), JobOutcome::Done) = (&job.kind, outcome) {
+                made.lock().unwrap()[usize::from(task.level.number()) - 1] += 1;
+            }
+        };
+        Worker::new(engine.clone()).unwrap().run(&scope, &count).unwrap();
+        prop_assert_eq!(foreseen.jobs, made.into_inner().unwrap());
+        if !full {
+            return Ok(());
         }
-        assert_eq!(estimate.jobs[0], made[0], "{preset}: level 1 is known exactly");
-        for (level, (foreseen, made)) in estimate.jobs.iter().zip(made).enumerate().skip(1) {
-            let off = foreseen.abs_diff(made);
-            assert!(
-                off <= 1 + made / 4,
-                "{preset}: level {}: {foreseen} foreseen, {made} made",
-                level + 1
-            );
+        let from = level.unwrap_or(1);
+        let nodes = engine.tree(id).unwrap().nodes;
+        for node in nodes.iter().filter(|node| node.level().number() >= from) {
+            prop_assert_eq!(&node.spec.style, &overridden.style(node.level()));
+        }
+        if from == 1 {
+            let tokens: u64 = nodes.iter().map(|node| u64::from(node.tokens)).sum();
+            prop_assert_eq!(foreseen.tokens_out, tokens);
         }
     }
+}
+
+/// The entry with an external id of its own.
+fn renamed(mut entry: Entry) -> Entry {
+    let other = |id: &treering_core::ExternalId| external_id(&format!("later-{id}"));
+    match &mut entry.kind {
+        treering_core::EntryKind::Message(message) => {
+            message.external_id = message.external_id.as_ref().map(other);
+        }
+        treering_core::EntryKind::ToolCall(call) => {
+            call.external_id = call.external_id.as_ref().map(other);
+        }
+        treering_core::EntryKind::ToolResult { call, .. } => *call = other(call),
+        _ => {}
+    }
+    entry
 }
 
 /// The number of nodes at each level.

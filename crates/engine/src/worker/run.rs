@@ -67,24 +67,10 @@ impl Worker {
         kill_points::reach(KillPoint::Written);
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tokens = engine.tokenizer().count(&content.overview);
-        let node = Node {
-            id: material.id,
-            spec: NodeSpec { covers: material.covers, ..task.clone() },
-            parent: None,
-            superseded: false,
-            dirty: false,
-            chars: treering_core::text::chars(&content.overview),
-            tokens,
-            content,
-            range_start: material.range_start,
-            range_end: material.range_end,
-            source: material.source,
-            provenance: Provenance { by, at: engine.clock().now(), took_ms },
-            grounded: fidelity.grounded,
-            retained: fidelity.retained,
-            invented: fidelity.invented,
-        };
-        Ok(Some(Ok(WrittenNode { node, note, unanswered: material.unanswered })))
+        let provenance = Provenance { by, at: engine.clock().now(), took_ms };
+        let unanswered = material.unanswered;
+        let node = material.into_node(task, content, tokens, fidelity, provenance);
+        Ok(Some(Ok(WrittenNode { node, note, unanswered })))
     }
 
     fn fail(&self, engine: &Engine, job: &Job, error: ProviderError) -> Result<JobOutcome> {
@@ -146,6 +132,10 @@ fn finish(
         let policy = policy_of(&general, &conversation)?;
         let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
         let (mut node, before) = (node.clone(), conversation.tree_state.clone());
+        // An update may have set overrides since the job was leased.
+        if let JobKind::Summarize(task) = &job.kind {
+            node.spec.overrides.clone_from(&task.overrides);
+        }
         let follows = planner.plan_parent(&mut conversation, &mut node)?;
         let mut line = released(&job, &node, now);
         line.text.push_str(&note);

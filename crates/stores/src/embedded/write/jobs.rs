@@ -39,7 +39,9 @@ impl Commit<'_> {
     }
 
     pub(super) fn put_job(&mut self, job: &Job) -> Result<()> {
-        let sql = "UPDATE jobs SET state = ?6, moment = ?7, failures = ?8, worker = ?9, error = ?10
+        let sql =
+            "UPDATE jobs SET state = ?6, moment = ?7, failures = ?8, worker = ?9, error = ?10,
+                work = ?11
             WHERE tenant = ?1 AND conversation = ?2 AND height = ?3 AND place = ?4 AND id = ?5";
         let (conversation, (moment, worker)) = (self.pk(job.conversation)?, lease_of(job));
         self.execute(
@@ -55,6 +57,7 @@ impl Commit<'_> {
                 job.failures,
                 worker,
                 job.error,
+                work_of(&job.kind)?,
             ],
         )?;
         Ok(())
