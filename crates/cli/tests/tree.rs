@@ -484,7 +484,7 @@ fn invalid_arguments_are_named() {
     home.misused(&["update", "--with", "windows=3"], &["windows", "there is no such parameter"]);
     home.misused(&["update", "--with", "length=2"], &["length", "0.5"]);
     let ambiguous = Home::demo();
-    ambiguous.refuses(&["show", "l1-"], &["l1-", "fits", "a few more digits"]);
+    ambiguous.refuses(&["show", "l1-"], &["l1-", "matches", "a few more digits"]);
 }
 
 // ---------------------------------------------------------------- crashes

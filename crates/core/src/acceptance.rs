@@ -14,10 +14,10 @@ pub const MIN_GROUNDED: f32 = 0.7;
 /// The minimum share of the covered content's facts that a summary with its lists must keep.
 pub(crate) const MIN_RETAINED: f32 = 0.1;
 
-/// The number of facts from which that share is meaningful.
+/// The retained share is checked only if the covered content has at least this many facts.
 const MANY_FACTS: usize = 10;
 
-/// The agreement between a summary and the covered content.
+/// How well the facts of a summary and of the covered content agree.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Fidelity {
     /// Share of the summary's facts that occur in the covered content.
@@ -37,9 +37,9 @@ pub enum SummaryRejection {
     /// It is longer than the covered content.
     #[error("the summary has {chars} characters, but its source has only {source_chars}")]
     TooLong {
-        /// The summary's characters.
+        /// The length of the summary, in characters.
         chars: u32,
-        /// The covered content's characters.
+        /// The length of the covered content, in characters.
         source_chars: u64,
     },
     /// Too many of its facts do not occur in the covered content.
@@ -47,11 +47,11 @@ pub enum SummaryRejection {
     Ungrounded {
         /// The grounded share.
         share: f32,
-        /// The facts that do not occur.
+        /// The facts that do not occur in the covered content.
         invented: Vec<String>,
     },
     /// It keeps too few of the covered content's facts.
-    #[error("the summary keeps only {:.0} % of the {facts} facts in its source", share * 100.0)]
+    #[error("the summary keeps only {:.0}% of the {facts} facts in its source", share * 100.0)]
     Hollow {
         /// The retained share.
         share: f32,
@@ -78,8 +78,7 @@ pub enum SummaryRejection {
     },
 }
 
-/// Compares the facts of a summary with those of the covered content. Without facts, the
-/// agreement is complete.
+/// Compares the facts of a summary with those of the covered content. A share of no facts is 1.
 #[must_use]
 pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
     let share =
@@ -105,7 +104,7 @@ pub fn accept(
     }
     refuse_signs(overview)?;
     let chars = text::chars(overview);
-    // A label and a whole sentence may be longer than an input of a few words.
+    // A speaker's label and one sentence may be longer than a very short input.
     if u64::from(chars) > source_chars.saturating_add(80).max(source_chars * 11 / 10) {
         return Err(SummaryRejection::TooLong { chars, source_chars });
     }

@@ -1,5 +1,5 @@
-//! Capture: turns entries into writes. The result is the same however the entries are batched
-//! and however often they are replayed.
+//! Capture: converts entries to writes. The result does not depend on how the entries are
+//! batched or how often they are replayed.
 //!
 //! Pure: the caller reads the conversation and the items with the entries' external ids, this
 //! module plans the writes, and the caller commits them. It never reads a store or a clock.
@@ -294,7 +294,7 @@ impl CapturePlanner<'_> {
         if let Some(id) = id {
             self.known.insert(id.clone(), ExistingItem::ToolCall { turn, order, finished: true });
         }
-        // A call that this batch added receives its result before it is written.
+        // The call is part of this batch: add the result to its pending write.
         let added =
             self.added_calls.get(&(turn, order)).and_then(|place| self.writes.get_mut(*place));
         if let Some(Write::AddToolCall(_, call)) = added {

@@ -32,8 +32,8 @@ impl ChatRequest {
         chars.div_ceil(4)
     }
 
-    /// An upper bound on the usage of the call: more tokens than any tokenizer yields for the
-    /// text, and the maximum reply.
+    /// An upper bound on the usage of the call: at least as many input tokens as any tokenizer
+    /// counts, and the maximum reply.
     #[must_use]
     pub(crate) fn max_usage(&self) -> Usage {
         let schema = self.schema.as_ref().map(|schema| schema.json.as_str());
@@ -44,7 +44,7 @@ impl ChatRequest {
     }
 }
 
-/// The assumed maximum reply, if the request sets none.
+/// Assumed maximum length of a reply, in tokens, if the request sets no limit.
 const MOST_ANSWER: u32 = 8192;
 
 /// One message of a request.

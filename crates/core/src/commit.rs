@@ -11,7 +11,8 @@ use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
 use crate::vector_index::{ContentVectors, VectorIndex};
 
-/// One write. Ground truth is only added; `Put` writes insert or replace.
+/// One write of a commit. Stored messages never change; each variant says what happens if the
+/// row exists.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// Creates or replaces a conversation's row, with its threads and totals.
@@ -82,7 +83,7 @@ pub struct JobEvent {
     pub at: Timestamp,
     /// The conversation, if the event belongs to one.
     pub conversation: Option<ConversationId>,
-    /// The job, the update that planned it, or the question.
+    /// The id of the job, of the update that planned it, or of the question.
     pub job: JobId,
     /// The kind of event.
     pub kind: JobEventKind,

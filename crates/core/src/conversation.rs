@@ -137,7 +137,7 @@ impl Conversation {
     }
 }
 
-/// Counts of ground truth.
+/// Totals of a conversation's messages and tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConversationTotals {
     /// Messages.
@@ -195,7 +195,7 @@ pub struct NewConversation {
     pub project_path: Option<String>,
     /// The state after creation.
     pub state: ConversationState,
-    /// The start time; with messages, their earliest time.
+    /// The start time of an empty conversation. The first entry replaces it.
     pub started_at: Option<Timestamp>,
     /// Policy parameters set for this conversation only.
     pub policy: Vec<Assignment>,

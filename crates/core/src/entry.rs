@@ -55,7 +55,7 @@ pub enum ForkPoint {
     Start,
     /// The message at this position.
     Position(MessageIdx),
-    /// The message with this external id; no message if this conversation does not have it.
+    /// The message with this external id; like `Start` if the conversation does not contain it.
     External(ExternalId),
 }
 
@@ -71,7 +71,7 @@ pub struct CountedMessage {
     pub(crate) tokens: u32,
 }
 
-/// An entry with a counted message.
+/// An entry whose message is counted and hashed.
 pub type CountedEntry = Entry<CountedMessage>;
 
 impl CountedMessage {

@@ -1,5 +1,5 @@
-//! Errors: the failure, its cause, and whether to retry. A message never repeats a backend's
-//! error without a hint for the user where there is one.
+//! Errors: the failure, its cause, and whether to retry. Where the user can fix the cause, a hint
+//! says how.
 
 use std::path::PathBuf;
 
@@ -48,8 +48,8 @@ pub enum StoreError {
         /// The damage found.
         detail: String,
     },
-    /// The store was written by a newer Treering.
-    #[error("the store {path} has schema version {found}; this program knows up to {known}")]
+    /// The store was written by a newer version of Treering.
+    #[error("the store {path} has schema version {found}; this program supports up to {known}")]
     TooNew {
         /// The store's file.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum StoreError {
         known: u32,
     },
     /// Another process held the write lock for longer than the timeout.
-    #[error("the store {path} stayed busy for {seconds} s")]
+    #[error("another process held the lock on the store {path} for {seconds} s")]
     Busy {
         /// The store's file.
         path: PathBuf,
@@ -104,17 +104,29 @@ impl StoreError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::ReadOnly { .. } => "nothing was changed; give this user write access to the folder, or choose another home with --home".into(),
+            Self::ReadOnly { .. } => "nothing was changed; give this user write access to the \
+                                      folder, or choose another home with --home"
+                .into(),
             Self::Full { .. } => "no data was lost; free some disk space and try again".into(),
             Self::Corrupt { path, .. } => format!(
-                "the file was left as it is; restore a backup with `treering restore`, or move {} away and import the sources again (where the store still opens, `treering verify` lists the damage)",
+                "the file was not changed; restore a backup with `treering restore`, or move {} \
+                 away and import the sources again (if the store still opens, `treering verify` \
+                 lists the damage)",
                 path.display()
             ),
-            Self::TooNew { .. } => "the file was left as it is; install the newer Treering to open it".into(),
-            Self::Busy { .. } => "nothing was written because another process kept the store busy; try again".into(),
-            Self::Changed { .. } => "try again; write access to its folder prevents this".into(),
-            Self::InUse { .. } => "nothing was changed; stop `treering serve`, agents and other programs that use this home, then try again".into(),
-            Self::Stopped { .. } => "nothing that was acknowledged is lost; check the disk, then restart Treering, which checks the store as it opens, and run `treering verify`".into(),
+            Self::TooNew { .. } => {
+                "the file was not changed; install a newer version of Treering to open it".into()
+            }
+            Self::Busy { .. } => "nothing was written; try again".into(),
+            Self::Changed { .. } => {
+                "try again; with write access to the folder, this error does not occur".into()
+            }
+            Self::InUse { .. } => "nothing was changed; stop `treering serve`, agents and other \
+                                   programs that use this home, then try again"
+                .into(),
+            Self::Stopped { .. } => "no acknowledged data was lost; check the disk, restart \
+                                     Treering, then run `treering verify`"
+                .into(),
             Self::Refused(_) | Self::Failed { .. } => return None,
         })
     }
@@ -135,8 +147,8 @@ pub struct ProviderError {
 /// A failed call whose request left the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FailedCall {
-    /// Whether the provider charges for it: a reply or part of one arrived, or a request that
-    /// was probably read timed out.
+    /// Whether the provider probably charges for it: at least part of a reply arrived, or the
+    /// request was sent and the reply timed out.
     pub is_charged: bool,
     /// The usage, known or estimated.
     pub usage: Usage,

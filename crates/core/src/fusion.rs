@@ -18,7 +18,7 @@ pub struct Signals {
     pub similarity: f32,
     /// The question's words in the same session.
     pub session: f32,
-    /// Words and meaning of the node that covers the item.
+    /// Term match and semantic similarity of the level-1 node that covers the item.
     pub window: f32,
     /// The question names the author.
     pub author: f32,
@@ -82,7 +82,7 @@ pub fn relevance_percent(score: f32, best: f32) -> u32 {
     ((score / best.max(1.0)).clamp(0.0, 1.0) * 100.0).round() as u32
 }
 
-/// The inverse document frequency of a term that `holding` of `items` contain.
+/// The inverse document frequency of a term that occurs in `holding` of `items` items.
 #[must_use]
 pub fn idf(items: u32, holding: u32) -> f32 {
     let (items, holding) = (f64::from(items), f64::from(holding));
@@ -159,9 +159,9 @@ mod tests {
         assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
         let everywhere = term_weights(&[(1, false), (2, false)], 1000, &[3, 751]);
         assert_eq!(everywhere, [1.0, 0.0]);
-        assert_eq!(term_weights(&[(2, false)], 1000, &[751]), [1.0], "better than nothing");
+        assert_eq!(term_weights(&[(2, false)], 1000, &[751]), [1.0], "the only term");
         let only_asking = term_weights(&[(3, true)], 100, &[2]);
-        assert!((only_asking[0] - 1.0).abs() < 1e-5, "better than nothing");
+        assert!((only_asking[0] - 1.0).abs() < 1e-5, "the only term");
         assert_eq!(term_weights(&[], 100, &[]), Vec::<f32>::new());
     }
 

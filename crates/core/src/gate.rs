@@ -35,8 +35,8 @@ pub struct GateStatus {
 }
 
 impl GateStatus {
-    /// Computes the status from the unfinished jobs of a conversation. `is_troubled` reports
-    /// the kinds of jobs whose provider is known not to respond.
+    /// Computes the status from the unfinished jobs of a conversation. `is_troubled`
+    /// returns whether the provider of a kind of job does not respond.
     #[must_use]
     pub fn of(jobs: &[Job], is_troubled: impl Fn(&JobKind) -> bool) -> Self {
         let mut status = Self::default();

@@ -1,5 +1,5 @@
-//! Grouping: which adjacent nodes of a level become one node of the level above. Every level
-//! follows the same rule, and a group seals once.
+//! Grouping: decides which adjacent nodes of a level form one node of the level above. Every
+//! level follows the same rule, and a group seals once.
 
 use serde::{Deserialize, Serialize};
 

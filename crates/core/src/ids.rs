@@ -73,7 +73,7 @@ name_type! {
         let fits = !name.is_empty()
             && name.len() <= 64
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b));
-        if fits { Ok(()) } else { Err("a tenant is 1 to 64 of a-z, 0-9, '-', '_' and '.'".into()) }
+        if fits { Ok(()) } else { Err("use 1 to 64 letters a-z, digits, '-', '_' or '.'".into()) }
     }
 }
 
@@ -81,7 +81,7 @@ name_type! {
     /// A branch of a conversation.
     ThreadName, "thread", |name| {
         let fits = !name.is_empty() && name.chars().count() <= 100 && !name.chars().any(char::is_control);
-        if fits { Ok(()) } else { Err("a thread name is 1 to 100 characters without control characters".into()) }
+        if fits { Ok(()) } else { Err("use 1 to 100 characters and no control characters".into()) }
     }
 }
 
@@ -90,7 +90,7 @@ name_type! {
     /// id is stored once, however often it is replayed.
     ExternalId, "external id", |name| {
         let fits = !name.is_empty() && name.len() <= 512 && !name.contains('\0');
-        if fits { Ok(()) } else { Err("an external id is 1 to 512 bytes without NUL".into()) }
+        if fits { Ok(()) } else { Err("use 1 to 512 bytes and no NUL".into()) }
     }
 }
 
@@ -181,7 +181,7 @@ impl FromStr for ConversationId {
     type Err = Invalid;
     fn from_str(text: &str) -> Result<Self, Invalid> {
         crate::hash::parse_hex(text).map(Self).ok_or_else(|| {
-            Invalid::new(format!("conversation id {text:?}"), "an id is 32 hexadecimal digits")
+            Invalid::new(format!("conversation id {text:?}"), "an id has 32 hexadecimal digits")
         })
     }
 }

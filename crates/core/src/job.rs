@@ -206,7 +206,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// An unfinished job and its state. A finished job is deleted; its result is the only trace.
+/// An unfinished job and its state. A finished job is deleted; its result and events remain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The job's id.
@@ -308,7 +308,7 @@ impl Job {
     }
 }
 
-/// Whether retries are exhausted after this many failures.
+/// Whether a job is given up after this many failures, the last one with this error.
 fn is_over(error: &ProviderError, failures: u32, policy: &RetryPolicy) -> bool {
     match error.advice {
         RetryAdvice::GiveUp | RetryAdvice::UseFallback => true,

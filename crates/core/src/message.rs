@@ -1,4 +1,4 @@
-//! Messages and turns: the ground truth. Never derived, never rebuilt.
+//! Messages, which are ground truth, and the turns that group them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -110,8 +110,8 @@ pub struct Message {
     pub hash: ContentHash,
 }
 
-/// User message(s), then tool calls, then the assistant's answer: the unit people think in. A
-/// turn consists of the messages and tool calls that carry its number.
+/// One exchange: user messages, tool calls and the assistant's answer. It consists of the
+/// messages and tool calls that carry its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     /// The turn's number in the conversation.

@@ -1,4 +1,4 @@
-//! A whole turn as it arrives: the one place that turns it into entries and names their ids.
+//! A whole turn as received. Only this module splits a turn into entries and derives their ids.
 
 use crate::entry::{Entry, EntryKind};
 use crate::error::Invalid;

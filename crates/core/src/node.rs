@@ -54,8 +54,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// Content-addressed id of a node, derived from the covered content and the summary style. The
-/// same work always yields the same id.
+/// Content-addressed id of a node, derived from the covered content and the summary style.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(String);
@@ -370,7 +369,7 @@ pub struct Node {
     pub spec: NodeSpec,
     /// The ordinal of the group that covers the node, once it is sealed.
     pub parent: Option<u32>,
-    /// Whether that group has its node.
+    /// Whether the node of that group exists.
     pub superseded: bool,
     /// Whether covered content has changed since the node was written.
     pub dirty: bool,

@@ -355,7 +355,7 @@ impl Policy {
             return refuse("no threshold seals a window", "set window_chars or another threshold");
         }
         if window.window_chars.is_some_and(|chars| chars < 200) {
-            return refuse("window_chars", "a window holds at least 200 characters");
+            return refuse("window_chars", "must be at least 200");
         }
         if [window.messages, window.tokens, window.turns, window.chars].contains(&Some(0)) {
             return refuse("a threshold of 0", "thresholds start at 1; disable one with \"off\"");
@@ -364,14 +364,14 @@ impl Policy {
             return refuse("keep_recent_turns", "must be less than turns, or no window ever seals");
         }
         if window.overlap_chars > 400 {
-            return refuse("overlap_chars", "at most 400 characters are repeated");
+            return refuse("overlap_chars", "must be at most 400");
         }
         if window.window_chars.is_some_and(|chars| window.min_flush_chars > chars) {
             return refuse("min_flush_chars", "must not exceed window_chars");
         }
         let wiggles = self.groups.iter().map(|group| group.wiggle).chain([window.wiggle]);
         if wiggles.into_iter().any(|wiggle| !(0.0..=0.5).contains(&wiggle)) {
-            return refuse("wiggle", "a share from 0 to 0.5");
+            return refuse("wiggle", "must be from 0 to 0.5");
         }
         if self.groups.is_empty() || self.lengths.is_empty() {
             return refuse("no rule above level 1", "give at least one group rule and one length");
@@ -381,7 +381,7 @@ impl Policy {
         }
         for group in &self.groups {
             if group.min_children < 2 {
-                return refuse("min_children", "a group has at least 2 children");
+                return refuse("min_children", "must be at least 2");
             }
             let seals = [
                 group.group_chars,

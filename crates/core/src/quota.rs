@@ -5,8 +5,7 @@ use crate::error::{ProviderError, RetryAdvice};
 use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000_000;
-/// The longest wait for a slot. A call that would have to wait longer is
-/// refused.
+/// The longest wait for a slot. A call that would wait longer is refused.
 const MAX_WAIT_MICROS: i64 = 10_000_000;
 
 /// The limits per minute; `None` means unlimited.
@@ -18,7 +17,7 @@ pub struct Quota {
     pub tokens_per_minute: Option<u32>,
 }
 
-/// Usage of a quota at a time, which may be a future slot of a waiting call.
+/// Usage of a quota at one time: a past call, or the future slot of a waiting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaUsage {
     /// The time of the slot.
@@ -29,7 +28,7 @@ pub struct QuotaUsage {
     pub tokens: i64,
 }
 
-/// The time before which usage no longer affects the quota.
+/// The start of the period whose usage counts against the quota.
 #[must_use]
 pub fn matters_since(now: Timestamp) -> Timestamp {
     now.plus_micros(-MINUTE)
@@ -45,7 +44,7 @@ pub fn next_slot(
     now: Timestamp,
 ) -> Result<Timestamp, ProviderError> {
     let latest = now.plus_micros(MAX_WAIT_MICROS);
-    // No slot is that far away: the clock was set back, and entries from before do not count.
+    // An entry beyond the latest possible slot is from before the clock was set back: ignore it.
     let known = || taken.iter().filter(|taken| taken.at <= latest);
     let first = known().map(|taken| taken.at).fold(now, Timestamp::max);
     let frees = known().map(|taken| taken.at.plus_micros(MINUTE)).filter(|free| *free > first);
@@ -62,7 +61,7 @@ pub fn next_slot(
         };
         fits(quota.requests_per_minute, calls, 1) && fits(quota.tokens_per_minute, used, tokens)
     };
-    // A minute after the last call there is room for any call.
+    // One minute after the last call, the quota is unused.
     let turn = moments.into_iter().find(has_room).unwrap_or_else(|| first.plus_micros(MINUTE));
     if turn <= latest {
         return Ok(turn);

@@ -17,7 +17,7 @@ pub struct Receipt {
     pub thread: String,
     /// The profile.
     pub profile: String,
-    /// The question; `None` for a standing context.
+    /// The question; `None` if the context was built without one.
     pub query: Option<String>,
     /// The last turn that the context could use.
     pub as_of: Option<u32>,

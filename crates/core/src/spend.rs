@@ -271,7 +271,7 @@ impl fmt::Display for CapReached {
 }
 
 /// The first cap that leaves no room for another call; `None` if the call is allowed. Calls in
-/// flight count with their maximum, so that the overrun is less than one call.
+/// flight count at their maximum, so that a cap is exceeded by less than one call.
 #[must_use]
 pub fn reached_cap(caps: &Caps, account: &Account) -> Option<CapReached> {
     let scopes = [

@@ -16,8 +16,8 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// The outcome from what a source reports of it: `None` while the call is running. A call that
-    /// ended without a result gets the result null.
+    /// Builds the result from the fields that a source reports; `None` if it reports none, because
+    /// the call is still running. A missing result becomes null.
     #[must_use]
     pub fn of_parts(
         result: Option<Json>,

@@ -75,10 +75,10 @@ mod tests {
         let done: Cursor = "7".parse().unwrap();
         let index = index.advanced("b", done.clone()).advanced("c", Cursor::start());
         assert_eq!(index.next, Some(IndexRebuild { model: "b".into(), done }));
-        assert_eq!(index.clone().towards("b"), index, "what was begun goes on");
-        assert_eq!(index.clone().towards("a"), VectorIndex::of("a"), "back again");
+        assert_eq!(index.clone().towards("b"), index, "a rebuild for the same model continues");
+        assert_eq!(index.clone().towards("a"), VectorIndex::of("a"), "no rebuild");
         let other = index.clone().towards("c");
-        assert_eq!(other.next.map(|next| next.done), Some(Cursor::start()), "given up for another");
+        assert_eq!(other.next.map(|next| next.done), Some(Cursor::start()), "the rebuild restarts");
         assert_eq!(index.cut_over(), VectorIndex::of("b"));
         assert_eq!(VectorIndex::of("a").cut_over(), VectorIndex::of("a"));
     }

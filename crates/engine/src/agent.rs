@@ -47,7 +47,7 @@ pub struct Agent {
     _worker: WorkerHandle,
 }
 
-/// An answer, as it was stored.
+/// A stored answer.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// The model's answer.
@@ -233,7 +233,7 @@ fn broken_off(error: &ProviderError) -> Result<Json> {
 }
 
 /// The prompt: instructions and history, the latest turns, then the recalled items with the
-/// question. Adjacent messages of one role are merged, since some models reject them.
+/// question. Adjacent messages of one role are merged, since some models require alternation.
 fn prompt(instructions: Option<&str>, context: &Context, text: &str) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let instructions = instructions.map(|text| ChatMessage::new(Role::System, text));

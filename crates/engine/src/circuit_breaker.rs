@@ -1,6 +1,7 @@
-//! Circuit breakers for models that do not answer. While a breaker is open, no query calls the
-//! model and no context waits for its jobs. The state is per process; other processes see the
-//! stalled jobs in the store.
+//! Circuit breakers for models that do not answer. A breaker opens when a call fails or hangs, and
+//! closes when a call succeeds. While it is open, no context waits for the model's jobs; during the
+//! cool-down after a failure, no query calls the model. The state is per process; other processes
+//! see the stalled jobs in the store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +11,9 @@ use treering_core::{JobKind, ProviderError, Reader, RetryAdvice, Timestamp};
 
 use crate::engine::Engine;
 
-/// How long a breaker stays open after the first failure, in seconds. It doubles with each
-/// further failure.
+/// The cool-down after the first failure, in seconds. It doubles with each further failure.
 const BASE_OPEN_SECS: i64 = 15;
-/// Maximum time that a breaker stays open, in seconds.
+/// Maximum cool-down, in seconds.
 const MAX_OPEN_SECS: i64 = 300;
 /// How long a call may take before callers stop waiting for the model, in seconds.
 const SLOW_CALL_SECS: i64 = 20;
@@ -33,7 +33,7 @@ struct CircuitBreaker {
 }
 
 impl CircuitBreakers {
-    /// The remaining time until a model may be called again, in seconds, and the last error.
+    /// The remaining cool-down of a model, in seconds, and the last error.
     pub(crate) fn left(&self, model: &str, now: Timestamp) -> Option<(u64, String)> {
         let breakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let breaker = breakers.get(model).filter(|breaker| breaker.failures > 0)?;
@@ -42,7 +42,7 @@ impl CircuitBreakers {
         Some((micros.div_ceil(1_000_000), breaker.why.clone()))
     }
 
-    /// Whether callers should not wait for a model: its last call failed, or a call is very slow.
+    /// Whether a model's breaker is open: its last call failed, or a call in flight is slow.
     fn is_open(&self, model: &str, now: Timestamp) -> bool {
         let breakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW_CALL_SECS * 1_000_000) <= now;
@@ -106,7 +106,7 @@ impl Engine {
         answer
     }
 
-    /// Whether callers should not wait for a job, because its model does not answer.
+    /// Whether the breaker of the model that runs this kind of job is open.
     pub(crate) fn is_circuit_open(&self, reader: &dyn Reader, kind: &JobKind) -> StoreResult<bool> {
         let now = self.clock().now();
         Ok(match kind {
@@ -132,14 +132,14 @@ mod tests {
             assert_eq!(breakers.left("m", now), Some((seconds, "down".to_owned())));
             assert_eq!(breakers.left("other", now), None);
             now = now.plus_micros(i64::try_from(seconds).unwrap() * 1_000_000);
-            assert_eq!(breakers.left("m", now), None, "then it is asked again");
+            assert_eq!(breakers.left("m", now), None, "the cool-down is over");
             assert!(
                 breakers.is_open("m", now) && !breakers.is_open("other", now),
-                "and nobody waits for it"
+                "the breaker stays open"
             );
         }
         breakers.call_succeeded("m");
-        assert!(!breakers.is_open("m", now), "an answer makes good");
+        assert!(!breakers.is_open("m", now), "a success closes the breaker");
         breakers.call_failed("m", now, "down");
         assert_eq!(breakers.left("m", now), Some((15, "down".to_owned())));
     }
@@ -155,7 +155,7 @@ mod tests {
         breakers.call_finished("m", at(0));
         assert!(
             !breakers.is_open("m", at(24)) && breakers.is_open("m", at(25)),
-            "the other call is still out"
+            "the second call is still in flight"
         );
     }
 }

@@ -288,7 +288,6 @@ fn released(job: &Job, now: Timestamp, note: &str) -> JobEvent {
     }
 }
 
-/// Whether a job embeds texts.
 pub(crate) const fn is_embedding(job: &Job) -> bool {
     matches!(job.kind, JobKind::EmbedTurn(_) | JobKind::EmbedNode(..))
 }
@@ -405,7 +404,7 @@ fn for_each_change(
     }
 }
 
-/// The text of a change that is embedded.
+/// The text to embed for a change.
 pub(crate) fn text_of(change: &Change) -> String {
     match change {
         Change::Message(_, message) => message.body.text.clone(),

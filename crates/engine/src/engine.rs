@@ -1,4 +1,4 @@
-//! The façade: a program does everything with a memory through [`Engine`].
+//! The façade: programs use a memory only through [`Engine`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -300,7 +300,7 @@ impl Engine {
         &self.shared.context_cache
     }
 
-    /// Plans and applies a commit, and returns the value that the plan computed beside its
+    /// Plans and applies a commit, and returns the value that the plan computed in addition to its
     /// writes.
     pub(crate) fn commit_with<T: Send + 'static>(
         &self,
@@ -317,7 +317,7 @@ impl Engine {
         };
         self.store().commit(scope, Box::new(plan))?;
         let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        decided.ok_or_else(|| Invalid::new("commit", "the store committed without a plan").into())
+        decided.ok_or_else(|| Invalid::new("commit", "the store did not run the plan").into())
     }
 
     /// Conversations with their last messages, most recent activity first.

@@ -23,7 +23,7 @@ pub enum Error {
     #[error("{0}")]
     Unanswered(treering_core::ProviderError),
     /// No conversation matches.
-    #[error("no conversation is called {reference:?}{}", did_you_mean(.suggestions))]
+    #[error("no conversation matches {reference:?}{}", did_you_mean(.suggestions))]
     ConversationNotFound {
         /// The reference that was looked up.
         reference: String,
@@ -31,10 +31,10 @@ pub enum Error {
         suggestions: Vec<String>,
     },
     /// No node matches.
-    #[error("no node is called {0:?}")]
+    #[error("no node matches {0:?}")]
     NodeNotFound(String),
     /// More than one item matches the abbreviation.
-    #[error("{reference:?} fits {}: {}", .candidates.len(), .candidates.join(", "))]
+    #[error("{reference:?} matches {} items: {}", .candidates.len(), .candidates.join(", "))]
     Ambiguous {
         /// The reference that was looked up.
         reference: String,
@@ -42,7 +42,7 @@ pub enum Error {
         candidates: Vec<String>,
     },
     /// The slug is taken.
-    #[error("another conversation is called {0:?} already")]
+    #[error("the name {0:?} is already taken")]
     SlugTaken(String),
 }
 
@@ -76,14 +76,13 @@ impl Error {
             Self::Unanswered(_) => {
                 Some("your message is stored; ask again when the model is available".into())
             }
-            Self::ConversationNotFound { .. } => Some(
-                "`treering sessions` lists them; a slug, an id or the first digits of one will do"
-                    .into(),
-            ),
+            Self::ConversationNotFound { .. } => {
+                Some("use a slug, an id or its first digits; `treering sessions` lists them".into())
+            }
             Self::NodeNotFound(_) => {
                 Some("`treering show --tree` lists the nodes of a conversation".into())
             }
-            Self::Ambiguous { .. } => Some("give a few more digits, or the slug".into()),
+            Self::Ambiguous { .. } => Some("add a few more digits, or use the slug".into()),
             Self::SlugTaken(_) => Some("choose another name".into()),
         }
     }

@@ -8,7 +8,7 @@ use treering_core::{ConversationId, GateStatus, Job, Reader};
 use crate::engine::Engine;
 use crate::error::Result;
 
-/// How often the gate is polled without a commit: a model that stops answering commits nothing.
+/// How often the gate is polled: a model that stops answering makes no commit to wait for.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The result of waiting for the gate.

@@ -28,21 +28,22 @@ pub enum AppendTarget {
     Existing(ConversationId),
     /// The conversation with this id or external id. It is created if it does not exist.
     FindOrCreate(NewConversation),
-    /// A source without an identity of its own. Selects the conversation under this external id,
-    /// numbered if several share it, whose messages and these entries have a common prefix.
+    /// The conversation with this external id, or a numbered variant of it, whose messages agree
+    /// with the entries over their common length. For sources without a stable id.
     MatchContent(NewConversation),
 }
 
-/// How an append recognizes entries that are already stored, beside their external ids.
+/// How an append recognizes entries that are already stored, in addition to their external ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayDetection {
     /// Not at all: every entry is new.
     #[default]
     None,
-    /// By position: the entries are the conversation from its first message on.
+    /// By position: the first entry is the first message of the conversation.
     ByPosition,
-    /// By external ids that are unique across conversations. An entry that another conversation
-    /// owns stays there, as when a session continues in a new file that repeats the old one.
+    /// By external ids that are unique across conversations. An entry of another conversation
+    /// is not stored again, for example if a session continues in a new file that repeats the old
+    /// one.
     AcrossConversations,
 }
 
@@ -114,8 +115,8 @@ impl Engine {
     }
 }
 
-/// Normalizes the working directory. A conversation that brings its id was exported, and its
-/// directory may belong to another machine, so it is left as it is.
+/// Normalizes the working directory. A conversation with an id comes from an export; its
+/// directory may belong to another machine and stays unchanged.
 fn normalise(about: &mut NewConversation) {
     if about.id.is_none() {
         for folder in [&mut about.cwd, &mut about.project_path].into_iter().flatten() {
@@ -342,7 +343,7 @@ impl AppendPlanner {
                     if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers };
                 message.body.external_id.is_none().then_some(outcome)
             }
-            // A call that still waits for its result is matched by its external id.
+            // A call with an external id is matched by it, so that a missing result can be added.
             EntryKind::ToolCall(call) => {
                 let before = calls > 0;
                 calls = calls.saturating_sub(1);
@@ -429,8 +430,8 @@ impl AppendPlanner {
         naming: TitleSource,
         grew: bool,
     ) -> bool {
-        // Of two titles from the source, the one with the later activity wins. An export names
-        // the id, so it is newer only if it adds something.
+        // Of two titles from the source, the one with the later activity wins. An export, which
+        // carries the id, is newer only if it adds entries.
         let news = grew || about.id.is_none();
         let latest = self.latest.is_none_or(|latest| latest >= before.last_activity);
         let current = before.created || (news && latest);

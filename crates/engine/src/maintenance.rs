@@ -6,8 +6,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 
 impl Engine {
-    /// The I/O error because of which the store refuses writes until it is reopened. Reads still
-    /// work.
+    /// The I/O error after which the store refuses writes until it is reopened. Reads still work.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.store().maintenance().failure().map(Error::from)
@@ -20,7 +19,7 @@ impl Engine {
     }
 
     /// The warnings to show when the store is opened: acknowledged commits may be missing, or
-    /// this opening found damage.
+    /// damage was found while opening it.
     #[must_use]
     pub fn open_warnings(&self) -> Vec<String> {
         self.store().maintenance().open_warnings()

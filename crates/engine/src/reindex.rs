@@ -44,7 +44,7 @@ struct Portion {
     texts: Vec<TextToEmbed>,
     things: u64,
     done: Cursor,
-    /// Whether nothing was left.
+    /// Whether the page is empty because the feed has ended.
     is_end: bool,
 }
 

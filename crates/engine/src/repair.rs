@@ -124,7 +124,7 @@ impl Engine {
     }
 }
 
-/// Data that cannot be read stays as it is; a verification reports it.
+/// Ignores corruption: data that cannot be read stays as it is, and `verify` reports it.
 fn unless_damaged(repaired: Result<()>) -> Result<()> {
     match repaired {
         Err(Error::Store(StoreError::Corrupt { .. })) => Ok(()),

@@ -153,7 +153,7 @@ impl SpendMeter {
         }
     }
 
-    /// Calls to one provider are recorded one after the other.
+    /// The commit scope, which serializes the records of calls to one provider.
     fn scope(&self, charge: &Charge) -> CommitScope {
         CommitScope::Provider(self.engine.tenant().clone(), charge.provider().to_owned())
     }

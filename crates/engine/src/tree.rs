@@ -24,7 +24,7 @@ pub struct TreeView {
 }
 
 impl TreeView {
-    /// The growth state of the tree.
+    /// The state of the tree.
     #[must_use]
     pub const fn growth(&self) -> &TreeState {
         &self.conversation.tree_state
@@ -214,8 +214,8 @@ impl Engine {
         Ok(own)
     }
 
-    /// Retries jobs that were given up or wait after a failure, at once. Without an id, retries
-    /// all of them.
+    /// Retries jobs that were given up or wait after a failure, without further delay: those whose
+    /// id has this prefix, or all of them.
     pub fn retry_jobs(&self, id_prefix: Option<String>) -> Result<Vec<Job>> {
         let now = self.clock().now();
         let filter = JobFilter { id_prefix: id_prefix.clone(), ..JobFilter::all(usize::MAX) };

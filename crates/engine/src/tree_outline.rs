@@ -32,7 +32,7 @@ pub struct OutlineLine {
 }
 
 impl OutlineLine {
-    /// By how much it is smaller than its source, in percent.
+    /// How much shorter it is than its source, in percent.
     #[must_use]
     pub fn removed_percent(&self) -> Option<i64> {
         let share = self.chars as f64 / self.source_chars as f64;

@@ -164,8 +164,7 @@ impl Updater {
         let estimate = self.priced(self.queued_work(&overlay, &queued)?);
         let estimate = Estimate { dropped_nodes: dropped, ..estimate };
         let id = self.id();
-        // Comes before the events of the planned jobs, so that a reader of the log finds them
-        // after it.
+        // This event precedes those of the planned jobs, as `events_of_update` expects.
         all.push(Write::AddJobEvent(JobEvent {
             at: self.now,
             conversation: Some(conversation.id),
@@ -252,7 +251,7 @@ impl Updater {
         Ok(writes)
     }
 
-    /// Drops the tree down to a level and plans it again from the level below.
+    /// Drops the tree from a level upwards, and plans it again from the level below.
     fn rebuild(
         &self,
         planner: &TreePlanner<'_>,

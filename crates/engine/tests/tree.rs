@@ -319,8 +319,12 @@ proptest! {
         run_due_jobs(&engine, id);
         append(&engine, later.into_iter().map(renamed).collect());
         let strategy = if full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
-        let level = level.and_then(Level::new);
-        let update = Update { strategy, level, policy: parsed, ..Update::default() };
+        let update = Update {
+            strategy,
+            level: level.and_then(Level::new),
+            policy: parsed,
+            ..Update::default()
+        };
         let foreseen = engine.estimate(id, &update).unwrap();
 
         engine.update(id, &update).unwrap();

@@ -60,7 +60,7 @@ fn is_inserted(prompt: &str) -> bool {
 enum ConsoleBlock {
     None,
     Prompt(String),
-    /// Output of the program beside a prompt or at its end.
+    /// Program output that belongs to no tool call: the output of a command, or the final cost.
     Note(String),
     Answer(String),
     Thinking(String),

@@ -62,8 +62,8 @@ struct ConversationLine {
     policy: Vec<Assignment>,
 }
 
-/// A field whose value is JSON null. Null in a line means an absent field, so these are listed in
-/// `null_fields`.
+/// A field whose value is JSON null. In a line, null means that a field is absent, so `null_fields`
+/// lists the fields that are really null.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum NullField {
@@ -191,8 +191,8 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
                 version.map_or(Ok(0), |version| serde_json::from_str::<u32>(version.get()))?;
             if found > VERSION {
                 return Err(ImportError(format!(
-                    "it was written in version {found} of the export, and this program reads up to {VERSION}; \
-                     install the newer Treering"
+                    "its export version is {found}, but this program supports up to {VERSION}; \
+                     install a newer version of Treering"
                 )));
             }
             serde_json::from_str::<HeaderLine>(text)?;

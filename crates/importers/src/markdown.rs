@@ -45,7 +45,8 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         speakers(&source.text, style, at, sink)
     } else {
         return Err(ImportError(
-            "it names no speakers; mark them as `## User`, `**User:**` or `User:`, and include at least one answer"
+            "it has no speakers; mark them as `## User`, `**User:**` or `User:`, and include at \
+             least one answer"
                 .into(),
         ));
     };

@@ -272,7 +272,7 @@ pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, Im
         keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && given(value))
     {
         return Err(ImportError(format!(
-            "unknown field `{key}`; a message with content has {}",
+            "unknown field `{key}`; the allowed fields are {}",
             FIELDS.join(", ")
         )));
     }

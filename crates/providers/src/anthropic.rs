@@ -13,7 +13,6 @@ const VERSION: &str = "2023-06-01";
 /// Default limit on the tokens of an answer; the API requires one.
 const USUAL_ANSWER: u32 = 4096;
 
-/// Anthropic.
 pub(crate) struct Anthropic;
 
 impl Dialect for Anthropic {

@@ -92,8 +92,8 @@ pub(crate) fn messages(request: &ChatRequest) -> Value {
     messages.collect()
 }
 
-/// Splits a request into the system text and the other messages. Each of these is a pair:
-/// whether it is the model's, and its text.
+/// Splits a request into the system text and the other messages, each as a pair: whether the
+/// model wrote it, and its text.
 pub(crate) fn apart(request: &ChatRequest) -> (Option<String>, impl Iterator<Item = (bool, &str)>) {
     let is_system = |role: Role| role == Role::System;
     let system = request.messages.iter().filter(|message| is_system(message.role));

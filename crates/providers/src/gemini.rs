@@ -13,7 +13,6 @@ use crate::model::{Fields, OptionalField};
 /// Default dimensions of the embedding models.
 pub(crate) const DIMS: usize = 3072;
 
-/// Gemini.
 pub(crate) struct Gemini;
 
 impl Dialect for Gemini {

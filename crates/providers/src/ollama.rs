@@ -17,7 +17,6 @@ const ROOM_STEP: u64 = 4096;
 /// Expected tokens of an answer if the request sets no limit.
 const USUAL_ANSWER: u32 = 1024;
 
-/// Ollama.
 pub(crate) struct Ollama;
 
 impl Dialect for Ollama {

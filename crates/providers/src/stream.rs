@@ -17,14 +17,14 @@ pub(crate) fn data(line: &str, is_event: bool) -> Option<&str> {
 /// Parses a chunk as JSON. A malformed chunk or an error object ends the stream.
 pub(crate) fn json(data: &str) -> Result<Value, ProviderError> {
     let piece: Value = serde_json::from_str(data).map_err(|error| {
-        ProviderError::transient(format!("a broken piece of a stream: {error}"))
+        ProviderError::transient(format!("malformed chunk in the stream: {error}"))
     })?;
     match piece.get("error") {
         None | Some(Value::Null) => Ok(piece),
         Some(error) => {
             let words = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
             Err(ProviderError::transient(format!(
-                "an error in the stream: {}",
+                "the provider reported an error: {}",
                 preview(&words, 300)
             )))
         }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn errors_end_a_stream() {
-        assert!(json("{\"a\":").unwrap_err().reason.contains("broken"));
+        assert!(json("{\"a\":").unwrap_err().reason.contains("malformed"));
         let error =
             json(r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#);
         assert!(error.unwrap_err().reason.contains("Overloaded"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use tokenizers::Tokenizer as Vocabulary;
 use treering_core::{ProviderError, Tokenizer};
 
-/// Counts tokens as the model does that the `tokenizer.json` belongs to.
+/// Counts tokens like the model that the `tokenizer.json` belongs to.
 pub struct FileTokenizer {
     name: String,
     vocabulary: Vocabulary,
@@ -16,8 +16,8 @@ impl FileTokenizer {
     pub fn open(path: &Path) -> Result<Self, ProviderError> {
         let unreadable = |why: String| {
             ProviderError::permanent(format!(
-                "{} cannot be read as a tokenizer.json of a model: {why}; `tokens.tokenizer` names it, \
-                 and `o200k` needs no file",
+                "{} cannot be read as a model's tokenizer.json: {why}; correct `tokens.tokenizer`, \
+                 or set it to `o200k`, which needs no file",
                 path.display()
             ))
         };
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(read.count(""), 0);
         let words = " the tide is high, the tide is low";
         assert!(read.count(words) <= 9, "known words are single tokens: {}", read.count(words));
-        assert_eq!(read.count(&words.repeat(50)), 50 * read.count(words), "nothing is cut off");
-        assert_eq!(read.count(" 潮汐"), 7, "what is unknown counts its bytes");
+        assert_eq!(read.count(&words.repeat(50)), 50 * read.count(words), "nothing is truncated");
+        assert_eq!(read.count(" 潮汐"), 7, "unknown text counts its bytes");
     }
 
     #[test]

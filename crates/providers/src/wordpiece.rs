@@ -8,7 +8,7 @@
 use unicode_normalization::char::decompose_canonical;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
-/// Longer words are unknown.
+/// Maximum length of a word, in characters. Longer words are unknown.
 const MAX_WORD_CHARS: usize = 100;
 
 /// The word pieces that a model knows.

@@ -125,7 +125,7 @@ fn serve(stream: &TcpStream, state: &Mutex<FaultServerState>) -> std::io::Result
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.asked.push(asked);
         match state.script.len() {
-            0 => ScriptedResponse::refuse(404, "nothing is left of the script"),
+            0 => ScriptedResponse::refuse(404, "the script is empty"),
             1 => state.script[0].clone(),
             _ => state.script.pop_front().unwrap_or(ScriptedResponse::Disconnect),
         }

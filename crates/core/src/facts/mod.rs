@@ -282,7 +282,7 @@ impl Facts {
         self.vocabulary.extend(tokens::runs(word).map(tokens::hash));
     }
 
-    /// Adds a day that summaries may mention although the text does not.
+    /// Adds the day of a passage, which a summary may mention even if the text does not.
     fn add_day(&mut self, minute: &str) {
         if let Some((_, date)) = dates::read(&tokens(minute).collect::<Vec<_>>())
             && !self.days.contains(&date)

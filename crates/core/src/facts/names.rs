@@ -1,4 +1,4 @@
-//! Names: runs of capitalized words whose capitals are not explained by the start of a
+//! Names: runs of capitalized words, except words that are capitalized only because they start a
 //! sentence.
 
 use std::collections::HashSet;

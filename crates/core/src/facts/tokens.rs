@@ -76,7 +76,7 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = FactToken<'_>> {
     })
 }
 
-/// The tokens of a line. The flag is set up to the first token with a letter or digit.
+/// The tokens of a line, each with a flag: whether no earlier token has a letter or digit.
 fn of_line(line: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut first = true;
     line.split_whitespace().map(move |token| {

@@ -290,7 +290,7 @@ mod tests {
         ] {
             assert!(same(a, b), "{a} and {b}");
         }
-        assert!(!same("the of and", "the of and"), "stop words are no terms");
+        assert!(!same("the of and", "the of and"), "stop words are not terms");
         assert!(!same("tide", "berth"));
     }
 }

@@ -1,9 +1,9 @@
 //! The cut: an antichain through the tree that covers the whole history. It starts with the
 //! coarsest complete cover and is refined, best gain first, while there is room.
 //!
-//! The cut does not depend on the question and is recomputed only at certain points of the
-//! history. Between two such points messages are appended to it and nothing else changes, so
-//! that a model's prompt cache stays valid.
+//! The cut does not depend on the question. It is recomputed only when the history has grown by
+//! the slack; until then, messages are appended and nothing else changes, so that a model's
+//! prompt cache stays valid.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -44,8 +44,8 @@ impl BudgetSplit {
     }
 }
 
-/// The largest power of two that is at most a twelfth, so that budgets of similar size share a
-/// step.
+/// The largest power of two that is at most a twelfth of the target, so that similar budgets
+/// have the same slack.
 fn slack_of(target: u32) -> u32 {
     (target / 12).checked_ilog2().map_or(0, |power| 1 << power)
 }
@@ -74,10 +74,10 @@ pub fn stable_prefix_end(
     place
 }
 
-/// The distance from the end, in tokens, below which distance hardly matters.
+/// The distance from the end of the history, in tokens, up to which the gain hardly falls.
 const NEAR: f64 = 512.0;
 
-/// A piece that is in the cut or was removed from it.
+/// A piece that is, was or may become part of the cut.
 struct CutEntry {
     piece: Piece,
     /// The index into the piece's costs; `None` while it is not in the cut.
@@ -128,7 +128,6 @@ pub(super) struct Cut {
     pub(super) cost: u32,
 }
 
-/// Computes the cut.
 pub(super) fn cut<S: PieceSource>(
     source: &mut S,
     allotment: &BudgetSplit,

@@ -1,5 +1,5 @@
-//! Packing: what goes into a context, and why. The input is a source of pieces, a profile and a
-//! budget; the output is the chosen pieces in order, each with its reason, and the omissions.
+//! Packing: decides what goes into a context, and why. The input is a source of pieces, a profile
+//! and a budget; the output is the chosen pieces in order, each with its reason, and the omissions.
 //!
 //! One packer runs every profile, section by section. No content appears twice: a section never
 //! takes what an earlier one covers, except that hits may quote messages that a summary covers.
@@ -136,7 +136,7 @@ const fn end_of(place: TextPosition) -> u32 {
     place.idx.0 + (place.offset > 0) as u32
 }
 
-/// The position shown before the speaker's name of a message.
+/// How much of a message's position is shown before the speaker's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HeaderStyle {
     /// Nothing: the message continues the one above it.
@@ -201,7 +201,7 @@ pub trait PieceSource {
     /// The maximum cost of the header of a run of messages.
     fn cost_of_run(&self) -> u32;
 
-    /// The maximum cost of a note that content was left out.
+    /// The maximum cost of the note about omitted content.
     fn cost_of_note(&self) -> u32;
 }
 

@@ -1,5 +1,5 @@
-//! Recall: which messages and nodes a question brings back. They are quotations: the cut still
-//! covers them, so that it stays the same for every question.
+//! Recall: selects the messages and nodes that match a question. They are quoted in addition to
+//! the cut, which therefore stays the same for every question.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ pub(super) fn recall<S: PieceSource>(
         let (is_hit, is_finer) =
             (candidate.reason == PackReason::Hit, taken.items[place].is_some());
         let is_first = detail == candidate.piece.costs[0].0;
-        // Another tokenizer may have made the estimate. Assume that it is at most twice the
+        // The estimate may come from another tokenizer; assume that it is at most twice the
         // real cost.
         let hopeless = cost + guess / 2 > room + before;
         let level = candidate.piece.key.level();

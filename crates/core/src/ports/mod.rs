@@ -261,7 +261,7 @@ pub trait Maintenance: Send + Sync {
     fn warnings(&self) -> Vec<String>;
 
     /// The warnings to show when the store is opened: acknowledged commits may be missing, or
-    /// this open found damage.
+    /// damage was found while opening it.
     fn open_warnings(&self) -> Vec<String>;
 
     /// The reason why the store refuses writes; `None` if it accepts them.

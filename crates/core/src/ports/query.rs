@@ -109,7 +109,7 @@ pub struct NodeVersion {
     pub seq: u64,
     /// The ordinal of the group that covers the node.
     pub parent: Option<u32>,
-    /// Whether that group has its node.
+    /// Whether the node of that group exists.
     pub superseded: bool,
     /// Whether the node has to be rewritten.
     pub dirty: bool,

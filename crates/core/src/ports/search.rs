@@ -1,5 +1,5 @@
 //! The search port: an index that finds candidates for a question. The in-process index follows
-//! the store's change feed; a store with its own indexes answers next to the data. In both
+//! the store's change feed; a store may provide an index of its own instead. In both
 //! cases `fusion` ranks the candidates.
 
 use super::{ItemRef, StoreResult};

@@ -1,4 +1,4 @@
-//! Secrets assigned to telltale names: `api_key = "…"`, `PASSWORD=…`, `--token …`.
+//! Secrets assigned to names that suggest one: `api_key = "…"`, `PASSWORD=…`, `--token …`.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ const NO_VALUES: [&str; 18] = [
     "hidden",
 ];
 
-/// The values that are secrets.
+/// Finds the assigned values that are secrets.
 pub(super) fn values(text: &str) -> Vec<Find> {
     let bytes = text.as_bytes();
     let mut finds = Vec::new();
@@ -124,7 +124,7 @@ fn skip(text: &str, from: usize, these: &str) -> usize {
     text[from..].find(|c: char| !these.contains(c)).map_or(text.len(), |at| from + at)
 }
 
-/// Whether a value is a password: anything quoted or directly after the sign, otherwise only a
+/// Whether a value is a password: a word that is quoted or directly follows `=`, otherwise only a
 /// word with digits or special characters.
 fn is_password_value(words: &str, value: &Value) -> bool {
     let is_code = words.contains(['(', '$', '{']) || words.contains("::");

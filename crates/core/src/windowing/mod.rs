@@ -1,5 +1,5 @@
-//! Windowing: which messages of a thread become one level-1 node, and why the window seals
-//! there.
+//! Windowing: decides which messages of a thread form one level-1 node, and why each window
+//! seals.
 //!
 //! A fold over the messages of one thread in arrival order. The state is small and does not
 //! depend on how the messages were batched, so that an append costs the same at any length and

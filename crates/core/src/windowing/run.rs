@@ -1,4 +1,4 @@
-//! Runs of messages: what a window adds up while it grows.
+//! Runs of messages and their totals, from which a window is built.
 
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +100,7 @@ impl MessageRun {
     }
 }
 
-/// The run that several runs make together.
+/// Joins consecutive runs into one.
 pub(super) fn joined(stretches: &[MessageRun]) -> Option<MessageRun> {
     let (first, rest) = stretches.split_first()?;
     let mut all = *first;

@@ -24,7 +24,7 @@ pub(super) struct CachedWindow {
     pub(super) before: Option<Arc<Message>>,
     /// Every message in its span, of any thread, in order.
     pub(super) messages: Vec<Arc<Message>>,
-    /// The tool calls before each of them.
+    /// The tool calls before each message, by the message's position.
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
     blocks: BoundedCache<(Slice, HeaderStyle, DetailLevel), RenderedBlock>,
 }

@@ -91,7 +91,7 @@ impl ConversationPieces<'_> {
             let Some(level) = u8::try_from(number).ok().and_then(Level::new) else { break };
             tops.extend(self.read_nodes(&NodeFilter::ungrouped(level))?);
         }
-        // The children of a group without a node represent themselves.
+        // The children of a group represent it until its node is written.
         let waiting: Vec<(Level, u32)> = self.jobs.iter().filter_map(waiting_group).collect();
         for below in waiting.iter().map(|(below, _)| *below).collect::<BTreeSet<_>>() {
             let groups =
@@ -120,7 +120,7 @@ impl ConversationPieces<'_> {
         Ok(counting)
     }
 
-    /// The gaps of each thread up to the settled position that neither a node nor a sealed window
+    /// The parts of the stable prefix, in each thread, that neither a node nor a sealed window
     /// covers.
     pub(super) fn uncovered(
         &mut self,

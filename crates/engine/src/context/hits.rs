@@ -13,7 +13,7 @@ use super::piece_source::{CLOSE, ConversationPieces, day_of, increasing_costs, r
 use super::render::PART_CHARS;
 use crate::search::{Hit, HitItem};
 
-/// Number of best hits that bring their neighbors when the room is limited.
+/// Number of hits whose neighbors are added if not all hits fit the budget.
 const WITH_NEIGHBOURS: usize = 8;
 /// Approximate maximum cost of a hit that is shown as an excerpt.
 const MAX_HIT_TOKENS: u32 = 140;
@@ -131,7 +131,7 @@ impl ConversationPieces<'_> {
         RecallCandidate { piece, score, rank, reason: PackReason::Hit, day: i64::MIN, style }
     }
 
-    /// Adds the messages that report on found tool calls: the next one in the same turn.
+    /// Adds, for each tool call found, the next message of its turn, which reports its result.
     fn add_reporting_messages(
         &mut self,
         found: &mut Vec<(Message, f32)>,
@@ -163,7 +163,7 @@ impl ConversationPieces<'_> {
         Ok(())
     }
 
-    /// Excerpts the part of a long message that fits the question.
+    /// Excerpts the part of a long message that matches the question.
     fn find_part(&mut self, idx: u32) {
         let (Some(asked), Some(message)) = (&self.question_hits, self.messages.get(&idx)) else {
             return;

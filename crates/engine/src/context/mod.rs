@@ -40,7 +40,7 @@ pub use format::{Context, ContextChange, ContextItem, ContextSection};
 const MIN_BUDGET_TOKENS: u32 = 128;
 /// The number of hits to request for each that a profile takes.
 const SPARE_HITS: usize = 4;
-/// Approximate cost of a message beside its text.
+/// Approximate cost of a message in addition to its text.
 const MESSAGE_OVERHEAD_TOKENS: u32 = 8;
 
 /// A request for a context.
@@ -50,21 +50,21 @@ pub struct ContextRequest {
     pub conversation: ConversationId,
     /// The thread; the whole conversation if absent.
     pub thread: Option<ThreadName>,
-    /// The question to answer; a standing context if absent.
+    /// The question to answer, if any.
     pub query: Option<String>,
     /// Maximum number of tokens.
     pub budget: u32,
     /// The profile that decides what goes into the context.
     pub profile: Profile,
-    /// The context as of this turn; the last turn if absent.
+    /// The last turn that the context may use; the latest turn if absent.
     pub as_of: Option<TurnNo>,
     /// Maximum time to wait for the gate; the configured timeout if absent.
     pub gate_timeout: Option<Duration>,
 }
 
 impl ContextRequest {
-    /// A standing context with the default profile: 8000 tokens, of which 2000 are reserved for
-    /// the latest messages.
+    /// A request without a question, with the default profile: 8000 tokens, of which 2000 are
+    /// reserved for the latest messages.
     #[must_use]
     pub fn new(conversation: ConversationId) -> Self {
         let profile = Profile::named("cut", 2000);
@@ -115,8 +115,7 @@ impl Engine {
         };
         loop {
             let context = assembly.assemble(end, gate.clone())?;
-            // The context exceeds the budget only if the blocks together cost more than the sum
-            // of their parts.
+            // The context can exceed the budget only if the tokenizer is not additive.
             let over = context.receipt.tokens.saturating_sub(request.budget);
             if over == 0 || assembly.budget <= MIN_BUDGET_TOKENS {
                 return Ok(context);
@@ -167,7 +166,7 @@ impl Engine {
 /// The thread of a context for a whole conversation with several threads, in receipts.
 const WHOLE: &str = "*";
 
-/// Extra tokens that are kept free when a context came out too large.
+/// Extra tokens by which the budget shrinks when a context is too large.
 const SHRINK_STEP_TOKENS: u32 = 8;
 
 /// Assembles one context.
@@ -324,9 +323,9 @@ impl Assembly<'_> {
         Ok(searches)
     }
 
-    /// The number of hits to request, from the average length of the messages before `end`. It is
-    /// more than fit, since short hits fill the gaps that long ones leave, and long ones may be
-    /// excerpted.
+    /// The number of hits to request, from the average length of the messages before `end`. More
+    /// than fit the budget, because short hits fill the gaps that long ones leave, and long ones
+    /// may be shortened.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
         let each = self.history_size(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
         let fitting = u64::from(self.budget) * 7 / 8 / (each + u64::from(MESSAGE_OVERHEAD_TOKENS));
@@ -344,7 +343,7 @@ impl Assembly<'_> {
         self.budget.saturating_sub(self.engine.context_cache().count(render::PREAMBLE))
     }
 
-    /// Splits the budget, and determines the settled part of the history.
+    /// Splits the budget, and sets the end of the stable prefix.
     fn allot(&self, pieces: &mut ConversationPieces<'_>) -> Result<BudgetSplit> {
         let profile = &self.request.profile;
         let history_size = self.history_size(pieces.end)?;
@@ -391,7 +390,7 @@ impl Assembly<'_> {
         let (mut from, mut sizes) = (end, Vec::new());
         loop {
             let settled = stable_prefix_end(end, history_size, sizes.iter().copied(), slack);
-            // If everything read so far is unsettled, earlier messages may be as well.
+            // If the prefix ends at the earliest message read so far, it may end even earlier.
             if from <= least || settled > from {
                 return Ok(settled);
             }
@@ -437,7 +436,7 @@ impl Assembly<'_> {
         let cut_first =
             self.request.profile.sections.first().is_some_and(|it| it.take == SectionSource::Cut);
         if cut_first && pieces.settled == now.settled && now.settled <= earlier {
-            // No decision changed; the context was only extended by the new messages.
+            // The stable prefix is the same; the new messages were only appended.
             let Some(section) = sections.first() else { return Ok(head) };
             let items = section.items.iter().zip(plan.items());
             let same =

@@ -38,7 +38,7 @@ pub(super) struct ConversationPieces<'a> {
     pub(super) end: u32,
     /// The time of the last visible message.
     at: Timestamp,
-    /// One past the last settled message.
+    /// One past the last message of the stable prefix.
     pub(super) settled: u32,
     pub(super) question_hits: Option<QuestionHits>,
     /// Approximate token budget for hits.
@@ -50,7 +50,7 @@ pub(super) struct ConversationPieces<'a> {
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
     /// Sealed windows from the cache, by their first message.
     pub(super) remembered: BTreeMap<u32, Arc<CachedWindow>>,
-    /// Excerpts of long messages that fit the question.
+    /// Excerpts of long messages that match the question.
     pub(super) parts: HashMap<u32, String>,
     /// The turns that were read.
     pub(super) turns: HashMap<u32, VisibleTurn>,
@@ -260,7 +260,8 @@ impl<'a> ConversationPieces<'a> {
     }
 }
 
-/// Reading a few unneeded messages is faster than another range read.
+/// Maximum distance of two messages in one range read: reading a few unneeded messages is faster
+/// than a second read.
 pub(super) const CLOSE: u32 = 6;
 
 /// Groups positions into as few ranges as possible, merging those at most `close` apart.
@@ -271,7 +272,7 @@ pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u
     places.chunk_by(|one, next| next - one <= close).filter_map(run).collect()
 }
 
-/// Lower bound for the cost of a node's gist.
+/// Lower bound for the cost of a node's gist, in tokens.
 const LEAST_GIST: u32 = 24;
 
 /// Keeps only costs that rise with the level of detail: a coarser level that is not cheaper than
@@ -447,8 +448,8 @@ impl PieceSource for ConversationPieces<'_> {
     }
 
     fn cost_of_run(&self) -> u32 {
-        // Uses the widest number. One extra token, since a name may merge with the text before
-        // it.
+        // Assume a message number of full width, and one extra token because a name may merge
+        // with the text before it.
         self.cache.count(&render::run_head(self.end.max(1000), self.at)) + 1
     }
 

@@ -16,7 +16,7 @@ use super::context_cache::ContextCache;
 
 /// Maximum length of a gist, in characters.
 pub(super) const GIST_CHARS: usize = 260;
-/// Length of the excerpt of a message that fits a question, in characters.
+/// Length of the excerpt of a message that matches a question, in characters.
 pub(super) const PART_CHARS: usize = 520;
 /// Maximum length of the arguments of a tool call, in characters.
 const ARGS_CHARS: usize = 100;
@@ -71,13 +71,13 @@ pub(super) struct MessageBlock<'a> {
     pub(super) calls: &'a [ToolCall],
     /// The style of its header.
     pub(super) lead: HeaderStyle,
-    /// The excerpt that fits the question, if the message is long and recalled.
+    /// The excerpt that matches the question, if the message is long and recalled.
     pub(super) part: Option<&'a str>,
 }
 
 impl MessageBlock<'_> {
-    /// The rendered block and its cost. The gist is the excerpt that fits the question, or else
-    /// the beginning.
+    /// The rendered block and its cost. The gist is the excerpt that matches the question,
+    /// otherwise the beginning.
     pub(super) fn block(&self, cache: &ContextCache, detail: DetailLevel) -> (String, u32) {
         let mut block = self.head();
         let head = block.len();

@@ -105,7 +105,7 @@ impl Filter {
             && (!self.has_item_conditions || self.matches_conditions(item, index, number))
     }
 
-    /// Whether an item meets the conditions beside the scope. A node covers an interval of time
+    /// Whether an item meets the conditions other than the scope. A node covers an interval of time
     /// and one or more threads.
     fn matches_conditions(&self, item: &IndexedItem, index: &ItemIndex, number: u32) -> bool {
         let extent = if item.level > 0 { index.extents.get(&number) } else { None };

@@ -31,7 +31,7 @@ pub(super) struct IndexedItem {
     pub(super) at: Timestamp,
     /// The index of its conversation.
     pub(super) conversation: u32,
-    /// The message's position, the turn of the call, or the node's number.
+    /// The message's position, the turn of the call, or the node's ordinal.
     pub(super) number: u32,
     /// The previous and next items in its thread; for a level-1 node the first and last message
     /// it covers. The item itself if there is none.

@@ -1,5 +1,5 @@
-//! Follows the store's change feed: each search first applies the changes since the last one to
-//! the index.
+//! Caches the index of each tenant. A search first applies the changes that the store's change feed
+//! has recorded since the last search.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -120,7 +120,7 @@ impl Engine {
         let index = Arc::clone(
             &self.index_cache().lock().entry(self.tenant().clone()).or_insert_with(slot).index,
         );
-        // Another thread was faster, and its index may miss the latest commits.
+        // Another thread inserted its index first, and that one may miss the latest commits.
         if !Arc::ptr_eq(&index, &made) {
             return self.item_index();
         }

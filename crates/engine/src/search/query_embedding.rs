@@ -20,7 +20,7 @@ impl Engine {
             Some(embedder) if embedder.is_remote() => self.embed_query_with_timeout(model, text),
             Some(_) => self.embed_query_text(model, text),
             None => Err(format!(
-                "the stored vectors are of the model {model:?}, which is not configured"
+                "the stored vectors come from the model {model:?}, which is not configured"
             )),
         };
         match asked {

@@ -1,5 +1,5 @@
-//! Ranking: which items fit a query, and why. Posting lists and vectors supply the candidates;
-//! every signal then scores each of them.
+//! Ranking: finds the items that match a query best. Posting lists and vectors supply the
+//! candidates; all signals together score each of them.
 
 use treering_core::Question;
 use treering_core::fusion::{
@@ -14,21 +14,21 @@ use super::index::{
 use super::scan::{QuantizedQuery, TopK};
 use super::term_matches::term_matches;
 
-/// Candidates from words and from similarity, each. The number does not depend on a small limit,
-/// so that a short result is a prefix of a longer one.
+/// Minimum number of candidates from words, and from similarity. It is the same for all small
+/// limits, so that a short result is a prefix of a longer one.
 const CANDIDATES: usize = 140;
 /// Neighbors on either side that count as nearby.
 const RADIUS: usize = 3;
-/// Up to this number of items every vector is compared.
+/// Maximum number of items at which every vector is compared.
 const FEW: usize = 20_000;
-/// From this number of items on, words and similarity are evaluated in parallel.
+/// Minimum number of items at which words and similarity are evaluated in parallel.
 const MANY: usize = 50_000;
 /// Maximum number of terms of a query.
 const MOST_TERMS: usize = 32;
-/// How long after a time named in the query an item may still refer to it, in microseconds.
+/// Period after a time named in the query in which items still match it, in microseconds.
 const AFTERWARDS: i64 = 7 * 86_400_000_000;
 
-/// The items that fit a query best, best first.
+/// The items that match a query best, best first.
 pub(super) fn rank(
     index: &ItemIndex,
     question: &Question,
@@ -401,8 +401,7 @@ impl<'a> Scorer<'a> {
         self.question.times.iter().map(of).fold(0.0, f32::max)
     }
 
-    /// The score of an answer: the message before it is a question that contains the query's
-    /// terms.
+    /// Scores an item as an answer, by the query's terms in the question right before it.
     fn answer(&self, item: u32) -> f32 {
         let it = &self.index.items[item as usize];
         let before = &self.index.items[it.before as usize];

@@ -203,7 +203,7 @@ mod tests {
             vectors.nearest_of(0..1000, &question, 10).into_iter().map(|(item, _)| item).collect();
         let quick: Vec<u32> =
             vectors.nearest(&question, 10, |_| true).into_iter().map(|(item, _)| item).collect();
-        assert_eq!(exact.iter().copied().min(), Some(420), "the cluster of the question");
+        assert_eq!(exact.iter().copied().min(), Some(420), "all are from the query's cluster");
         let same = quick.iter().filter(|item| exact.contains(item)).count();
         assert!(same >= 9, "{quick:?} against {exact:?}");
         let even = vectors.nearest(&question, 10, |item| item % 2 == 0);

@@ -88,10 +88,7 @@ pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: `is_here` checked that the processor has the features of the function.
-        #[expect(
-            unsafe_code,
-            reason = "the only way to use what the processor has beyond the baseline"
-        )]
+        #[expect(unsafe_code, reason = "calling a function with target features is unsafe")]
         return unsafe { wide::reaching(rows, wanted, least, out) };
     }
     reaching_of(rows, wanted, least, out);
@@ -102,10 +99,7 @@ pub(super) fn histogram(rows: &[u64], wanted: &[u64], every: usize, counts: &mut
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: `is_here` checked that the processor has the features of the function.
-        #[expect(
-            unsafe_code,
-            reason = "the only way to use what the processor has beyond the baseline"
-        )]
+        #[expect(unsafe_code, reason = "calling a function with target features is unsafe")]
         return unsafe { wide::histogram(rows, wanted, every, counts) };
     }
     histogram_of(rows, wanted, every, counts);
@@ -116,10 +110,7 @@ pub(super) fn product(a: &[i8], b: &[i8]) -> i32 {
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: `is_here` checked that the processor has the features of the function.
-        #[expect(
-            unsafe_code,
-            reason = "the only way to use what the processor has beyond the baseline"
-        )]
+        #[expect(unsafe_code, reason = "calling a function with target features is unsafe")]
         return unsafe { wide::product(a, b) };
     }
     product_of(a, b)

@@ -277,8 +277,8 @@ impl Worker {
         let started_at = last.clone();
         loop {
             let next = store.tenant_with_due_jobs(now, last.as_ref())?;
-            // A round ends at the tenant where it started, or when no tenant is left twice in a
-            // row.
+            // A round ends at the tenant where it started, or when no tenant has due jobs even from
+            // the start of the order.
             let is_round = next.is_none() && last.is_none();
             last.clone_from(&next);
             if let Some(tenant) = &next

@@ -18,9 +18,9 @@ pub(super) const TENANTS: &[Damage] = &[
         kind: "a name that no tenant can have",
         plant: "INSERT INTO tenants (name) VALUES ('No Such Name')",
         finds: &[
-            "store: tenant \"No Such Name\": a tenant is 1 to 64 of a-z, 0-9, '-', '_' and '.'",
-            "store: cannot be read further: tenant \"No Such Name\": a tenant is 1 to 64 of a-z, 0-9, \
-             '-', '_' and '.'",
+            "store: tenant \"No Such Name\": use 1 to 64 letters a-z, digits, '-', '_' or '.'",
+            "store: cannot be read further: tenant \"No Such Name\": use 1 to 64 letters a-z, \
+             digits, '-', '_' or '.'",
         ],
         after_repair: Same,
     },

@@ -24,7 +24,7 @@ pub(super) struct Composer<'a> {
     pub(super) target: Option<usize>,
 }
 
-/// Shorter texts have no headings.
+/// Minimum length of a text with headings, in characters.
 const MIN_CHARS_FOR_HEADINGS: usize = 600;
 
 impl Composer<'_> {

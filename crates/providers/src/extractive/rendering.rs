@@ -16,7 +16,6 @@ const LONGEST_CODE: usize = 110;
 pub(super) struct RenderedUnit {
     /// The speaker, if the text does not name them.
     pub(super) label: Option<String>,
-    /// The text.
     pub(super) text: String,
 }
 
@@ -44,7 +43,6 @@ impl RenderedUnit {
     }
 }
 
-/// Renders every unit.
 pub(super) fn render_units(material: &SourceDocument) -> Vec<RenderedUnit> {
     let several = material.speakers.len() > 1;
     material.units.iter().map(|unit| render_unit(material, unit, several)).collect()

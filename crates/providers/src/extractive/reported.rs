@@ -76,8 +76,7 @@ pub(super) fn addresses(sentence: &str) -> bool {
         .any(|word| matches!(word, "you" | "You" | "your" | "Your" | "yours" | "yourself"))
 }
 
-/// The speaker's name must occur near the start of the sentence, so that readers see early who
-/// speaks.
+/// Maximum number of words before the speaker's name, so that readers see early who speaks.
 const NEAREST: usize = 7;
 
 fn is_first_person(word: &str) -> bool {

@@ -33,7 +33,7 @@ fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRe
 
 fn summarize(brief: &SummaryRequest) -> NodeContent {
     let content = Extractive.summarize(brief).unwrap();
-    assert_eq!(content, Extractive.summarize(brief).unwrap(), "not the same twice");
+    assert_eq!(content, Extractive.summarize(brief).unwrap(), "the summarizer is deterministic");
     content
 }
 

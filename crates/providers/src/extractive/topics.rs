@@ -108,7 +108,7 @@ fn note(phrases: &mut HashMap<String, Phrase>, words: &[(&str, String)], count: 
     phrases.insert(key, phrase);
 }
 
-/// Favors frequent phrases of two words; words in -ing, -ed and -ly are rarely topics.
+/// Favors frequent phrases of two words; words that end in -ing, -ed or -ly are rarely topics.
 fn score(phrase: &Phrase) -> f32 {
     let verbal = ["ing", "ed", "ly"].iter().any(|ending| phrase.written.ends_with(ending));
     let repeated = (phrase.count - if phrase.words > 1 { 0.8 } else { 0.5 }).max(0.1);

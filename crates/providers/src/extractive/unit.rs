@@ -24,13 +24,11 @@ pub(super) struct Unit {
     pub(super) text: String,
     /// Its length in characters.
     pub(super) chars: usize,
-    /// The kind of its segment.
     pub(super) kind: SegmentKind,
-    /// Its speech act.
     pub(super) act: SpeechAct,
     /// Its distinct terms.
     pub(super) terms: Vec<u32>,
-    /// The question that it answers and is unintelligible without.
+    /// The question that it answers, if it cannot be understood without it.
     pub(super) answers: Option<usize>,
     /// The short answer that completes it.
     pub(super) answered_by: Option<usize>,
@@ -287,7 +285,7 @@ impl SourceDocument {
         }
     }
 
-    /// Speakers' names occur everywhere and carry no information.
+    /// Reduces the weight of speakers' names: they occur everywhere and carry little information.
     fn lighten_speakers(&mut self) {
         for name in &self.names {
             for word in sentence::words(name) {

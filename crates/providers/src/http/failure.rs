@@ -66,23 +66,19 @@ fn advice(status: u16, words: &str, retry_after_ms: Option<u64>) -> RetryAdvice 
 fn of_transport(error: &ureq::Error) -> ProviderError {
     match error {
         ureq::Error::Timeout(stage) => {
-            ProviderError::transient(format!("no answer in time ({stage})"))
+            ProviderError::transient(format!("the request timed out ({stage})"))
         }
-        ureq::Error::HostNotFound => ProviderError::transient("the host is not found"),
+        ureq::Error::HostNotFound => ProviderError::transient("host not found"),
         ureq::Error::Io(error) => {
             ProviderError::transient(format!("the connection broke: {error}"))
         }
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
-            ProviderError::permanent(format!("the address cannot be used: {error}"))
+            ProviderError::permanent(format!("the URL or proxy is invalid: {error}"))
         }
         ureq::Error::BodyExceedsLimit(_) => ProviderError::permanent("the answer is too large"),
         // An invalid certificate stays invalid.
-        ureq::Error::Rustls(error) => {
-            ProviderError::permanent(format!("no secure connection: {error}"))
-        }
-        ureq::Error::Tls(error) => {
-            ProviderError::permanent(format!("no secure connection: {error}"))
-        }
+        ureq::Error::Rustls(error) => ProviderError::permanent(format!("TLS failed: {error}")),
+        ureq::Error::Tls(error) => ProviderError::permanent(format!("TLS failed: {error}")),
         other => ProviderError::transient(preview(&other.to_string(), WORDS)),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-/// The delay in milliseconds, from `Retry-After` (`30 s`, or a date followed by ` s`), from
-/// `retry-after-ms` (`1500`), or from a duration in Google's errors (`34.5s`).
+/// The delay in milliseconds. The value is that of `Retry-After` with ` s` appended (`30 s`, or a
+/// date and ` s`), that of `retry-after-ms` (`1500`), or a duration in Google's errors (`34.5s`).
 pub(super) fn millis(value: &str, now: SystemTime) -> Option<u64> {
     let value = value.trim();
     let (number, unit) = match value.strip_suffix('s') {

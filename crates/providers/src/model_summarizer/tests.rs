@@ -81,8 +81,8 @@ fn a_usable_answer_needs_one_call() {
     let content = content.unwrap();
     assert_eq!(asked.len(), 1);
     assert_eq!(content.decisions, ["Serve it on port 7410."]);
-    assert_eq!(content.key_findings, ["It keeps 3.5 GB."], "what is invented goes");
-    assert_eq!(content.files_mentioned, ["src/tide.rs"], "facts are found, not asked for");
+    assert_eq!(content.key_findings, ["It keeps 3.5 GB."], "invented findings are dropped");
+    assert_eq!(content.files_mentioned, ["src/tide.rs"], "facts come from the source");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn complete_fields_of_a_truncated_answer_are_kept() {
     assert!(cut.contains("\"decisions\""), "{cut}");
     let (content, asked) = summarize(&[cut, cut]);
     let content = content.unwrap();
-    assert_eq!(asked.len(), 2, "a whole one is asked for first");
+    assert_eq!(asked.len(), 2, "a complete answer is requested first");
     assert!(GOOD.contains(&content.overview) && content.decisions.is_empty(), "{content:?}");
 }
 
@@ -223,6 +223,6 @@ fn every_call_is_asked_for_and_accounted() {
     assert_eq!(
         summarize(9, &[]),
         (Err(ProviderError::transient("over")), usage(0)),
-        "what failed costs nothing"
+        "a failed call costs nothing"
     );
 }

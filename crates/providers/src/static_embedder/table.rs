@@ -41,8 +41,8 @@ impl Table {
         }
         let (head, bytes) = bytes.split_at(20);
         let (head, _) = head.as_chunks::<4>();
-        assert!(u32::from_le_bytes(head[0]) == VERSION, "another version");
-        assert!(u32::from_le_bytes(head[2]) as usize == DIMS, "another number of dimensions");
+        assert!(u32::from_le_bytes(head[0]) == VERSION, "unsupported version");
+        assert!(u32::from_le_bytes(head[2]) as usize == DIMS, "wrong number of dimensions");
         let rows = u32::from_le_bytes(head[1]) as usize;
         let slots = u32::from_le_bytes(head[3]) as usize;
         assert!(slots.is_power_of_two() && slots > rows, "no free slot");
@@ -50,7 +50,7 @@ impl Table {
         let (ends, bytes) = bytes.split_at(rows * 4);
         let (scales, bytes) = bytes.split_at(rows * 4);
         let (texts, bytes) = bytes.split_at(u32::from_le_bytes(head[4]) as usize);
-        assert!(bytes.len() == rows * DIMS, "cut short");
+        assert!(bytes.len() == rows * DIMS, "truncated table");
         Self {
             slots: slots.as_chunks().0,
             ends: ends.as_chunks().0,

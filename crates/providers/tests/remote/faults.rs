@@ -73,7 +73,7 @@ fn a_hanging_provider_times_out_and_its_input_is_charged() {
     for wire in WIRES {
         let error = complete(wire, ScriptedResponse::Hang(Duration::from_secs(20)));
         assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
-        assert!(error.reason.contains("in time"), "{error}");
+        assert!(error.reason.contains("timed out"), "{error}");
         let call = error.call.unwrap();
         assert_eq!(
             (call.is_charged, call.usage),
@@ -84,7 +84,10 @@ fn a_hanging_provider_times_out_and_its_input_is_charged() {
         let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(20))]);
         let till = Till::default();
         let error = embedder(wire, &server, Some(3)).embed_metered(&["one"], &till).unwrap_err();
-        assert!(error.advice == RetryAdvice::Retry && error.reason.contains("in time"), "{error}");
+        assert!(
+            error.advice == RetryAdvice::Retry && error.reason.contains("timed out"),
+            "{error}"
+        );
         assert_eq!(till.0.into_inner().unwrap().0, Usage::for_call(1, 0));
     }
 }

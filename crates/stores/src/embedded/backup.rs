@@ -18,7 +18,7 @@ use super::open::{
 use super::read::TenantView;
 use super::{check, schema, wal};
 
-/// Number of messages of a backup that are read at once.
+/// Number of messages per page when a backup is checked.
 const PAGE: usize = 500;
 
 /// The contents of a backup, over all tenants.
@@ -90,8 +90,9 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
         return Err(refused(file, "there is no such file"));
     }
     if has_wal(file) {
-        let why = "a log with some of its commits lies beside it, so it is a copied store, not a backup; put both into \
-                   a folder as treering.db and treering.db-wal, and use that as --home";
+        let why = "its write-ahead log is next to it, so it is a copy of a store, not a backup; \
+                   put both files into a folder as treering.db and treering.db-wal, and pass \
+                   that folder as --home";
         return Err(refused(file, why));
     }
     let connection = open_immutable(file).map_err(failed)?;

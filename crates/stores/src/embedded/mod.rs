@@ -71,7 +71,7 @@ pub struct EmbeddedStore {
     /// The writer, or the reason why the store is read-only.
     writer: Result<Writer, StoreError>,
     health: Arc<StoreHealth>,
-    /// The problem that this open found in the WAL, if no other process had the store open.
+    /// The problem that was found in the WAL, if this process was the first to open the store.
     found: Option<WalFinding>,
     /// Declared last, so that it is released last.
     _lock: Lock,

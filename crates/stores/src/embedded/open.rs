@@ -159,7 +159,7 @@ fn create_private(path: &Path) {
     drop(options.open(path));
 }
 
-/// Finds out why a file could not be opened by repeating what SQLite tried.
+/// Determines why SQLite could not open a file, by opening it in the same way.
 fn cannot_open(path: &Path) -> StoreError {
     let attempt =
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);

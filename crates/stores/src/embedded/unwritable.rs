@@ -1,7 +1,7 @@
 //! Reads a store on read-only media or without write permission, while other processes may
 //! write to it. It never creates or changes a file.
 //!
-//! If a WAL lies beside the database, SQLite reads both, and its locks protect the snapshot.
+//! If the database has a WAL, SQLite reads both, and its locks protect the snapshot.
 //! Without a WAL, nothing prevents other processes from changing the database: it is opened as
 //! immutable, and every read checks that the file is unchanged.
 

@@ -53,18 +53,19 @@ impl WalFinding {
         let log = self.wal.display();
         match self.ending {
             Ending::Damaged { commits } => format!(
-                "the log was damaged: {} could not be read and may be missing. Its copy is {log}; restore a backup or \
-                 import the sources again, then delete the copy",
+                "the log was damaged: {} could not be read and may be missing. A copy of the log \
+                 is {log}; restore a backup or import the sources again, then delete the copy",
                 at_least(commits)
             ),
             Ending::Clean | Ending::Incomplete => format!(
-                "the log ended in an incomplete commit, as after a crash in the middle of one. It was never \
-                 acknowledged, unless the log was damaged later. Its copy is {log}; delete it when you do not need it"
+                "the log ended in an incomplete commit, as after a crash. The commit was never \
+                 acknowledged, unless the log was damaged later. A copy of the log is {log}; \
+                 delete it when you no longer need it"
             ),
         }
     }
 
-    /// Describes a WAL that lies beside its database.
+    /// Describes a live WAL, which was not copied aside.
     pub(super) fn describe_live(&self) -> String {
         let Ending::Damaged { commits } = self.ending else { return self.describe() };
         let log = self.wal.display();
@@ -90,8 +91,8 @@ pub(super) fn check_database(path: &Path) -> StoreResult<()> {
     let contents = read(&log).map_err(|error| explain_io(path, "cannot read its log", &error))?;
     let (name, commits) = (log.display(), contents.commits);
     let detail = format!(
-        "the database is missing or empty, but its log {name} holds {commits} commits; put the database back beside \
-         the log, or restore a backup with `treering restore`"
+        "the database is missing or empty, but its log {name} contains {commits} commits; put the \
+         database back next to the log, or restore a backup with `treering restore`"
     );
     Err(StoreError::Corrupt { path: path.to_path_buf(), detail })
 }

@@ -1,4 +1,4 @@
-//! Notices commits: those of this process at once, those of other processes by polling SQLite's
+//! Detects commits: those of this process immediately, those of other processes by polling SQLite's
 //! `data_version`.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -170,7 +170,7 @@ impl GroupCommit {
 
 /// Why one commit of a group failed.
 enum CommitFailure {
-    /// Its plan refused.
+    /// Its plan returned an error.
     Plan(StoreError),
     /// Its writes failed.
     Sqlite(rusqlite::Error),

@@ -242,7 +242,7 @@ pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
     assert_eq!(of_project("/"), [1, 2, 3, 4, 5, 6]);
 }
 
-/// Conversations whose last activity moves back and forth, by moments and by years, even to
+/// Conversations whose last activity moves back and forth, by microseconds and by years, even to
 /// before 1970.
 pub fn listing_follows_activity(store: &dyn Store) {
     const HOUR: i64 = 3_600_000_000;
@@ -434,7 +434,7 @@ pub fn a_backup_is_a_whole_store(store: &dyn Store) {
     let before = std::fs::read(&file).unwrap();
     put(store, 2);
     store.maintenance().backup(&file).unwrap_err();
-    assert_eq!(std::fs::read(&file).unwrap(), before, "a file that is there is left alone");
+    assert_eq!(std::fs::read(&file).unwrap(), before, "an existing file is not overwritten");
 }
 
 pub fn commits_are_seen_at_once(store: &dyn Store) {

@@ -114,7 +114,7 @@ pub fn changes_are_paged_by_cursors(store: &dyn Store) {
             found.extend(words(&page));
             cursor = page.cursor;
             pages += 1;
-            assert!(pages < 20, "the cursor goes forward");
+            assert!(pages < 20, "the cursor must advance");
             if page.is_last {
                 break;
             }
@@ -185,7 +185,7 @@ pub fn a_tool_call_comes_again_with_its_result(store: &dyn Store) {
         commit(store, vec![Write::FinishToolCall(id, TurnNo(0), order, outcome)]).unwrap();
     }
     assert_eq!(words(&changes(store, &before.cursor, 10)), ["call 1 done", "call 0 done"]);
-    assert_eq!(changes(store, &Cursor::start(), 10).items.len(), 3, "each once");
+    assert_eq!(changes(store, &Cursor::start(), 10).items.len(), 3, "each item appears once");
 }
 
 pub fn a_node_that_is_written_again_comes_again(store: &dyn Store) {
@@ -195,7 +195,7 @@ pub fn a_node_that_is_written_again_comes_again(store: &dyn Store) {
     let before = changes(store, &Cursor::start(), 10);
     commit(store, vec![write()]).unwrap();
     assert_eq!(words(&changes(store, &before.cursor, 10)), ["node 0"]);
-    assert_eq!(words(&changes(store, &Cursor::start(), 10)), ["hello", "node 0"], "each once");
+    assert_eq!(words(&changes(store, &Cursor::start(), 10)), ["hello", "node 0"], "one each");
 }
 
 pub fn log_lines_come_in_order(store: &dyn Store) {
@@ -269,7 +269,7 @@ pub fn vectors_are_kept_by_model_and_content(store: &dyn Store) {
     assert_eq!(
         found,
         [Some(vec![0.25]), None, Some(exact.clone())],
-        "the first one stays, to the last bit"
+        "the first vector stays, bit for bit"
     );
     let all = changes(store, &Cursor::start(), 9).items;
     let expected = [(hash(1), exact), (hash(2), vec![0.5]), (hash(3), vec![0.25])];
@@ -283,7 +283,7 @@ pub fn vectors_are_kept_by_model_and_content(store: &dyn Store) {
     assert_eq!(
         left,
         [Some(vec![0.25]), None, None],
-        "only those of the model with these contents go"
+        "only the model's vectors of these contents are removed"
     );
 }
 

@@ -143,7 +143,7 @@ pub fn a_job_that_is_gone_stays_gone(store: &dyn Store) {
     assert_eq!(reader(store).job(&gone).unwrap(), None);
     there.release(at(3));
     commit(store, vec![Write::PutJob(there.clone())]).unwrap();
-    assert_eq!(jobs(store, &everyone()), [there], "no trace of the lease is left");
+    assert_eq!(jobs(store, &everyone()), [there], "the lease is gone");
 }
 
 pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
@@ -228,7 +228,7 @@ pub fn lower_levels_are_due_first(store: &dyn Store) {
         "conversations do not wait for each other"
     );
     let above = JobFilter { heights: Some((2, 9)), ..due(at(0)) };
-    assert_eq!(heights(store, &above), [(2, 2)], "whatever is asked for");
+    assert_eq!(heights(store, &above), [(2, 2)], "jobs outside the filter block too");
     // A leased or retrying job still blocks the levels above.
     first.lease("worker", at(0));
     commit(store, vec![Write::PutJob(first.clone())]).unwrap();
@@ -386,7 +386,7 @@ pub fn a_batch_has_turns_or_else_others(store: &dyn Store) {
     let stored = jobs(store, &everyone());
     assert!(stored.iter().all(|job| job.is_leased_by("w")));
     let later = at(0).plus_micros(LEASE_MS as i64 * 1000);
-    assert_eq!(batch(later).len(), 3, "leases that have ended are given again");
+    assert_eq!(batch(later).len(), 3, "expired leases are granted again");
 }
 
 /// Workers lease concurrently until no job is due.

@@ -76,7 +76,7 @@ pub fn spend_is_added_up_by_model_conversation_and_day(store: &dyn Store) {
     assert_eq!(
         read(store, None, Some(8)),
         [sum("b", 20)],
-        "what was for no conversation counts for its day"
+        "spend without a conversation counts for its day"
     );
     assert_eq!(read(store, Some(key(3).id), None), []);
 }
@@ -98,11 +98,7 @@ pub fn requests_to_a_provider_are_shared_by_all_tenants(store: &dyn Store) {
     assert_eq!(read(1000), [taken(1000, 6, 78), taken(1010, 1, 13)]);
     assert_eq!(read(1001), [taken(1010, 1, 13)]);
     commit(store, vec![charge_at(1010, None, "openai/b", -1)]).unwrap();
-    assert_eq!(
-        read(1001),
-        [taken(1010, 1, 0)],
-        "a call that came to nothing was made all the same"
-    );
+    assert_eq!(read(1001), [taken(1010, 1, 0)], "a refund does not undo the request");
     commit(store, vec![charge_at(1125, None, "openai/a", 1)]).unwrap();
-    assert_eq!(read(0), [taken(1010, 1, 0), taken(1125, 1, 13)], "what is old is gone");
+    assert_eq!(read(0), [taken(1010, 1, 0), taken(1125, 1, 13)], "old requests are deleted");
 }

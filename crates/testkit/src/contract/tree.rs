@@ -209,7 +209,7 @@ pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
     let after = versions_of(store, 1, &all());
     assert!(
         after[0].seq > before.iter().map(|version| version.seq).max().unwrap(),
-        "the same, rewritten"
+        "a rewrite gets a new sequence number"
     );
     assert_eq!(after[1], before[1]);
     assert_eq!(after[2], NodeVersion { dirty: true, ..before[2] });
@@ -247,11 +247,7 @@ pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
     let all = nodes(store, 1, &NodeFilter::default());
     assert_eq!(all.len(), 3);
     assert_eq!(all[1], other);
-    assert_eq!(
-        (&all[0].id, &all[2]),
-        (&node(1, 0).id, &node(2, 0)),
-        "its neighbours are as they were"
-    );
+    assert_eq!((&all[0].id, &all[2]), (&node(1, 0).id, &node(2, 0)), "other nodes are unchanged");
 }
 
 pub fn nodes_come_in_order_and_by_filter(store: &dyn Store) {
@@ -333,7 +329,7 @@ pub fn dropping_a_tree_removes_its_level_and_above(store: &dyn Store) {
     two_trees(store);
     let others = nodes(store, 2, &NodeFilter::default());
     commit(store, vec![Write::DropTree(key(1).id, level(2))]).unwrap();
-    assert_eq!(nodes(store, 1, &NodeFilter::default()), [node(1, 0), node(1, 1)], "under no group");
+    assert_eq!(nodes(store, 1, &NodeFilter::default()), [node(1, 0), node(1, 1)], "ungrouped");
     assert_eq!(heights(store, &JobFilter::of(key(1).id)), [(1, 0), (1, 1)]);
     assert_eq!(nodes(store, 2, &NodeFilter::default()), others);
     assert_eq!(heights(store, &JobFilter::of(key(2).id)), [(2, 0), (2, 1), (2, 2), (2, 3)]);

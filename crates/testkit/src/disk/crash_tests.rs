@@ -105,7 +105,7 @@ fn after_a_failed_sync_a_later_one_saves_only_newer_writes() {
     ];
     assert_eq!(outcomes(entries.clone()), contents(&[b".B", b"AB"]));
     entries.extend([write(0, b"A"), DiskOp::Sync { file: FILE, start: 6 }]);
-    assert_eq!(outcomes(entries), contents(&[b"AB"]), "written again, it is durable");
+    assert_eq!(outcomes(entries), contents(&[b"AB"]), "a second write is durable");
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Disk {
     }
 
     /// Records an acknowledgement: every later crash state must contain the data that `label`
-    /// stands for.
+    /// identifies.
     pub fn acknowledge(&self, label: &str) {
         self.recorder.push(DiskOp::Acknowledged { label: label.to_owned() });
     }
