@@ -43,6 +43,7 @@ mod json;
 mod message;
 mod new_turn;
 mod node;
+mod node_hash;
 mod parameters;
 mod policy;
 mod question;
@@ -77,8 +78,9 @@ pub use message::{Message, NewMessage, Role, Turn};
 pub use new_turn::{MessageText, NewTurn};
 pub use node::{
     Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
-    SourceTotals, TextPosition, ToolUse, Window, hash_of_group, hash_of_window,
+    SourceTotals, TextPosition, ToolUse, Window,
 };
+pub use node_hash::{hash_of_group, hash_of_window};
 pub use parameters::{Assignment, PARAMETERS};
 pub use policy::{
     GroupPolicy, Policy, Preset, SealPolicy, SummaryLength, SummaryStyle, WindowPolicy,
