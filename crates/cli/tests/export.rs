@@ -255,7 +255,7 @@ fn exports_of_the_first_version_are_read() {
 {"type":"message","idx":0,"role":"user","text":"When?","at":"2026-03-02T08:41:00Z"}
 "#;
     import(&home, export);
-    assert_eq!(home.ok(&["export"]), export.replace("\"version\":1", "\"version\":2"));
+    assert_eq!(home.ok(&["export"]), export.replace("\"version\":1", "\"version\":3"));
 }
 
 #[test]

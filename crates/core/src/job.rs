@@ -7,7 +7,8 @@ use std::fmt;
 use crate::error::{ProviderError, RetryAdvice};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, TurnNo};
-use crate::node::{Coverage, Level, NodeId, NodeSpec, style_key};
+use crate::node::{Coverage, Level, NodeId, NodeSpec};
+use crate::node_hash::style_key;
 use crate::time::Timestamp;
 
 /// How long a lease lasts before another worker may take the job. A running worker renews it in

@@ -44,6 +44,7 @@ mod json;
 mod message;
 mod new_turn;
 mod node;
+mod node_hash;
 mod parameter_names;
 mod parameters;
 mod policy;
@@ -80,8 +81,9 @@ pub use message::{Message, NewMessage, Role, Turn};
 pub use new_turn::{MessageText, NewTurn};
 pub use node::{
     Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
-    SourceTotals, TextPosition, ToolUse, Window, hash_of_group, hash_of_window,
+    SourceTotals, TextPosition, ToolUse, Window,
 };
+pub use node_hash::{hash_of_group, hash_of_window};
 pub use parameter_names::{parameter_aliases, snake_case};
 pub use parameters::{Assignment, PARAMETERS};
 pub use policy::{

@@ -40,6 +40,7 @@ struct ChatGptMessage<'a> {
     #[serde(default)]
     metadata: Option<ChatGptMetadata>,
     status: Option<String>,
+    end_turn: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -192,7 +193,9 @@ impl ChatGptConversation<'_> {
         new.author.clone_from(&message.author.name);
         new.parts = body.original;
         new.external_id = Some(external(id));
-        vec![EntryKind::Message(new)]
+        let ends = role == Role::Assistant && message.end_turn == Some(true);
+        let end = ends.then_some(EntryKind::TurnEnd);
+        std::iter::once(EntryKind::Message(new)).chain(end).collect()
     }
 
     /// The call that a tool message answers: the nearest ancestor that is not a spinner. A second

@@ -55,6 +55,7 @@ struct ClaudeCodeMessage<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     model: Option<String>,
+    stop_reason: Option<String>,
 }
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
@@ -183,6 +184,7 @@ impl TranscriptSession {
             _ => Role::User,
         };
         let prompt = role == Role::User && !answers;
+        let spoken = !body.text.is_empty();
         let thread = self.place(record, prompt);
         if body.text.is_empty() && body.parts.is_none() {
             if blocks.iter().any(TranscriptBlock::is_empty_thinking) {
@@ -194,6 +196,11 @@ impl TranscriptSession {
         }
         for block in &blocks {
             self.tool(block, record, &thread, at);
+        }
+        // The records of one answer share its stop reason; its text is the last of them.
+        let ends = message.stop_reason.as_deref() == Some("end_turn") && spoken;
+        if role == Role::Assistant && ends && !record.is_sidechain {
+            self.entries.push(Entry::turn_end(thread));
         }
     }
 

@@ -223,6 +223,7 @@ impl Rollout {
         let role = match event.kind.as_str() {
             "user_message" => Role::User,
             "agent_message" => Role::Assistant,
+            "task_complete" => return self.entries.push(EntryKind::TurnEnd),
             other => return sink.skip(format!("{other} events")),
         };
         match event.message.and_then(text::string) {

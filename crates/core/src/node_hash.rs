@@ -1,0 +1,68 @@
+//! The hashes that node ids are made of: what a node covers and how it is written.
+
+use crate::hash::ContentHash;
+use crate::ids::{ConversationId, ThreadName};
+use crate::node::{Level, NodeId, Slice};
+use crate::policy::SummaryStyle;
+use crate::tool::ToolCall;
+
+/// The hash of a window's content and summary style. A result that a tool call receives later
+/// changes it.
+#[must_use]
+pub fn hash_of_window(
+    conversation: ConversationId,
+    thread: &ThreadName,
+    slices: impl Iterator<Item = (ContentHash, Slice)>,
+    calls: &[ToolCall],
+    style: &SummaryStyle,
+) -> ContentHash {
+    let mut fields: Vec<Vec<u8>> = vec![
+        b"window".to_vec(),
+        conversation.as_bytes().to_vec(),
+        thread.as_str().as_bytes().to_vec(),
+    ];
+    fields.push(style_key(style));
+    for (hash, slice) in slices {
+        // The position distinguishes identical messages.
+        let numbers = [slice.idx.0, slice.from, slice.until].map(u32::to_le_bytes).concat();
+        fields.push([hash.as_bytes().as_slice(), &numbers].concat());
+    }
+    for call in calls {
+        let numbers = [call.turn.0, call.order].map(u32::to_le_bytes).concat();
+        fields.extend([b"call".to_vec(), numbers]);
+        fields.push(call.call.name.as_bytes().to_vec());
+        fields.push(call.call.args.as_str().as_bytes().to_vec());
+        if let Some(outcome) = &call.call.outcome {
+            fields.push(outcome.result.as_str().as_bytes().to_vec());
+            fields.push(outcome.success.map(u8::from).into_iter().collect());
+        }
+    }
+    hash_of(&fields)
+}
+
+/// The hash of a group's children and summary style.
+#[must_use]
+pub fn hash_of_group(
+    conversation: ConversationId,
+    level: Level,
+    children: &[NodeId],
+    style: &SummaryStyle,
+) -> ContentHash {
+    let mut fields: Vec<Vec<u8>> = vec![
+        b"group".to_vec(),
+        conversation.as_bytes().to_vec(),
+        vec![level.number()],
+        style_key(style),
+    ];
+    fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
+    hash_of(&fields)
+}
+
+pub(crate) fn style_key(style: &SummaryStyle) -> Vec<u8> {
+    let SummaryStyle { strategy, length, deduplicate, overlap_chars, prompt } = style;
+    format!("{strategy}/{length}/{deduplicate}/{overlap_chars}/{prompt}").into_bytes()
+}
+
+fn hash_of(fields: &[Vec<u8>]) -> ContentHash {
+    ContentHash::of_fields(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
