@@ -10,7 +10,7 @@ use treering_core::{
     Assignment, Clock, CommitScope, Conversation, ConversationId, ConversationKey,
     ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx, Policy, Reader,
     RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer, ToolCall, Turn,
-    TurnNo, Write, slug_of,
+    Write, slug_of,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
@@ -342,37 +342,6 @@ impl Engine {
             ListedConversation { conversation, last_message }
         };
         Ok(conversations.into_iter().map(with_last).collect())
-    }
-
-    /// Turns of a conversation, each with its messages and tool calls.
-    pub fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> Result<Vec<WholeTurn>> {
-        let reader = self.reader()?;
-        let turns = reader.turns(id, span)?;
-        let (Some(first), Some(last)) = (turns.first(), turns.last()) else {
-            return Ok(Vec::new());
-        };
-        let calls = reader.tool_calls(id, Span::between(first.no, TurnNo(last.no.0 + 1)))?;
-        let from = turns.iter().map(|turn| turn.from).min().unwrap_or(MessageIdx(0));
-        let until = turns.iter().map(|turn| turn.until).max().unwrap_or(from);
-        let messages = reader.messages(id, Span::between(from, until))?;
-        let mut whole: Vec<WholeTurn> = turns
-            .into_iter()
-            .map(|turn| WholeTurn { turn, messages: Vec::new(), tool_calls: Vec::new() })
-            .collect();
-        // Turn numbers have no gaps, so a turn's index follows from its number.
-        let start = whole.first().map_or(0, |first| first.turn.no.0);
-        let place = |no: TurnNo| no.0.checked_sub(start).map(|place| place as usize);
-        for message in messages {
-            if let Some(turn) = place(message.turn).and_then(|at| whole.get_mut(at)) {
-                turn.messages.push(message);
-            }
-        }
-        for call in calls {
-            if let Some(turn) = place(call.turn).and_then(|at| whole.get_mut(at)) {
-                turn.tool_calls.push(call);
-            }
-        }
-        Ok(whole)
     }
 
     /// Messages of a conversation, in order.

@@ -6,6 +6,8 @@ use treering_core::Receipt;
 use treering_core::chat::ChatMessage;
 use treering_engine::Context;
 
+use crate::service::requests::ContextFormat;
+
 /// A context with its sections and receipt.
 #[derive(Debug, Serialize)]
 pub struct ContextView<'a> {
@@ -79,4 +81,48 @@ pub fn chat_messages(context: &Context) -> Vec<ChatView> {
     let view =
         |message: ChatMessage| ChatView { role: message.role.as_str(), content: message.text };
     context.messages().into_iter().map(view).collect()
+}
+
+/// A context, in the requested format.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ContextAnswer {
+    /// The context as Markdown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The context as chat API messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<ChatView>>,
+    /// The text above all sections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preamble: Option<String>,
+    /// The sections, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sections: Option<Vec<SectionView>>,
+    /// The receipt: every item, the reason for it, and the omissions.
+    #[schema(value_type = Object)]
+    pub receipt: treering_core::Receipt,
+}
+
+impl ContextAnswer {
+    /// Renders a context in a format.
+    #[must_use]
+    pub fn of(context: Context, format: ContextFormat) -> Self {
+        let mut answer = Self {
+            text: None,
+            messages: None,
+            preamble: None,
+            sections: None,
+            receipt: Default::default(),
+        };
+        match format {
+            ContextFormat::Markdown => answer.text = Some(context.markdown()),
+            ContextFormat::Messages => answer.messages = Some(chat_messages(&context)),
+            ContextFormat::Json => {
+                let view = ContextView::of(&context);
+                (answer.preamble, answer.sections) = (Some(view.preamble), Some(view.sections));
+            }
+        }
+        answer.receipt = context.receipt;
+        answer
+    }
 }

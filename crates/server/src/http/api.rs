@@ -14,14 +14,15 @@ use utoipa::ToSchema;
 use super::App;
 use super::metrics::TenantMetrics;
 use super::problem::{Body, PathParams, Problem, Problems, QueryParams};
+use crate::context_view::ContextAnswer;
 use crate::service::requests::{
     AppendRequest, ChangeRequest, ContextParams, CreateRequest, ExpandRequest, NodesRequest,
     PageRequest, SearchRequest, SessionsRequest, StatsRequest, StatusRequest, UpdateRequest,
     WorkRequest,
 };
 use crate::service::{
-    ContextAnswer, ConversationList, Grant, JobList, LogList, NodeList, SearchAnswer, Service,
-    TaskKind, TokenScope,
+    ConversationList, Grant, JobList, LogList, NodeList, SearchAnswer, Service, TaskKind,
+    TokenScope,
 };
 use crate::views::{
     AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView,

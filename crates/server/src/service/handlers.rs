@@ -17,12 +17,11 @@ use treering_engine::{
 use utoipa::ToSchema;
 
 use super::requests::{
-    AppendRequest, ChangeRequest, ContextFormat, ContextParams, CreateRequest, ExpandRequest,
-    NodesRequest, PageRequest, SearchRequest, SessionsRequest, StatsRequest, StatusRequest,
-    TurnRequest, UpdateRequest, WorkRequest, check_entry,
+    AppendRequest, ChangeRequest, ContextParams, CreateRequest, ExpandRequest, NodesRequest,
+    PageRequest, SearchRequest, SessionsRequest, StatsRequest, StatusRequest, TurnRequest,
+    UpdateRequest, WorkRequest, check_entry,
 };
 use super::{Service, ServiceError};
-use crate::context_view::{ChatView, ContextView, SectionView, chat_messages};
 use crate::views::{
     ConversationPage, ConversationView, ExpandView, HitView, JobView, LineView, LogView, NodeView,
     StatsView, StatusView, ThreadView, TreePage, TurnView, UpdateView,
@@ -66,50 +65,6 @@ pub struct NodeList {
 pub struct LogList {
     /// The lines, oldest first.
     pub lines: Vec<LogView>,
-}
-
-/// A context, in the requested format.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ContextAnswer {
-    /// The context as Markdown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// The context as chat API messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub messages: Option<Vec<ChatView>>,
-    /// The text above all sections.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preamble: Option<String>,
-    /// The sections, in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sections: Option<Vec<SectionView>>,
-    /// The receipt: every item, the reason for it, and the omissions.
-    #[schema(value_type = Object)]
-    pub receipt: treering_core::Receipt,
-}
-
-impl ContextAnswer {
-    /// Renders a context in a format.
-    #[must_use]
-    pub fn of(context: Context, format: ContextFormat) -> Self {
-        let mut answer = Self {
-            text: None,
-            messages: None,
-            preamble: None,
-            sections: None,
-            receipt: Default::default(),
-        };
-        match format {
-            ContextFormat::Markdown => answer.text = Some(context.markdown()),
-            ContextFormat::Messages => answer.messages = Some(chat_messages(&context)),
-            ContextFormat::Json => {
-                let view = ContextView::of(&context);
-                (answer.preamble, answer.sections) = (Some(view.preamble), Some(view.sections));
-            }
-        }
-        answer.receipt = context.receipt;
-        answer
-    }
 }
 
 /// An item of a tree, with the nodes above it and its sources.

@@ -17,8 +17,7 @@ pub use authorization::{Grant, TokenScope, TokenScopes};
 pub use blocking_pool::{BlockingPool, TaskKind};
 pub use error::ServiceError;
 pub use handlers::{
-    ContextAnswer, ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList,
-    SearchAnswer, append,
+    ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList, SearchAnswer, append,
 };
 use treering::config::Settings;
 
