@@ -45,7 +45,7 @@ pub(crate) fn turns_of(export: &str) -> BTreeMap<String, Vec<String>> {
     let mut key = String::new();
     for line in export.lines().map(parsed) {
         match line["type"].as_str() {
-            Some("treering") => {}
+            Some("treering" | "turn_end") => {}
             Some("conversation") => {
                 key = line["external_id"].as_str().unwrap().to_owned();
                 assert!(
