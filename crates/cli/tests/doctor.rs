@@ -17,7 +17,7 @@ impl ProviderHome {
         let home = tempfile::tempdir().unwrap();
         let file = format!(
             "[summarize]\nprovider = \"compatible\"\nmodel = \"m-1\"\n[providers.compatible]\nbase_url = \"{}\"\n\
-             [work]\nbatch_delay_ms = 0\nretry_delay_ms = 1\n[tree]\nparameters = [\"window_chars=275\", \"min_flush_chars=0\"]\n{more}",
+             [work]\nbatch_delay_ms = 0\nretry_delay_ms = 1\n[tree]\nparameters = [\"window_chars=274\", \"min_flush_chars=0\"]\n{more}",
             server.url()
         );
         std::fs::write(home.path().join("treering.toml"), file).unwrap();
@@ -206,7 +206,7 @@ fn spending_fallbacks_and_ungrounded_facts_are_shown() {
     home.say();
     home.ok(&["work"]);
     let more = "Then Bob asked who reads the ledger, since nobody in the office does, and Ana said that the town pays for \
-                it, which is reason enough to go on writing to it until somebody complains about the cost of paper and ink, which the clerk counts every week.";
+                it, which is reason enough to go on writing to it until somebody complains about the cost of paper and ink, which the clerk counts once every week.";
     home.ok(&["append", "gauge", "--user", more, "--assistant", "Then it goes on as it is."]);
     home.ok(&["work"]);
     let tree = home.json(&["show", "gauge", "--tree"]);
