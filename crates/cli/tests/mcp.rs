@@ -10,11 +10,18 @@ use endpoints::{McpClient, assert_given_back, await_asked, fill, ok, summarised_
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
-/// The log of an update.
+/// The log of an update. Its last line is written just after its last job.
 fn log_of(client: &mut McpClient, updated: &Value) -> String {
     let uri = format!("logs://{}", updated["job"].as_str().unwrap());
-    let log = client.ask("resources/read", &json!({ "uri": uri }));
-    log["contents"][0]["text"].as_str().unwrap().to_owned()
+    for _ in 0..200 {
+        let log = client.ask("resources/read", &json!({ "uri": uri }));
+        let log = log["contents"][0]["text"].as_str().unwrap().to_owned();
+        if log.contains("update ended") {
+            return log;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    panic!("{uri} does not end")
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub const MIN_GROUNDED: f32 = 0.7;
 pub(crate) const MIN_RETAINED: f32 = 0.1;
 
 /// The retained share is checked only if the covered content has at least this many facts.
-const MANY_FACTS: usize = 10;
+const MIN_FACTS_FOR_RETENTION: usize = 10;
 
 /// How well the facts of a summary and of the covered content agree.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -102,7 +102,7 @@ pub fn accept(
     if !overview.chars().any(char::is_alphanumeric) {
         return Err(SummaryRejection::Empty);
     }
-    refuse_signs(overview)?;
+    check_refusal_and_echo(overview)?;
     let chars = text::chars(overview);
     // A speaker's label and one sentence may be longer than a very short input.
     if u64::from(chars) > source_chars.saturating_add(80).max(source_chars * 11 / 10) {
@@ -118,7 +118,7 @@ pub fn accept(
             invented: fidelity.invented,
         });
     }
-    if fidelity.retained < MIN_RETAINED && source.len() >= MANY_FACTS {
+    if fidelity.retained < MIN_RETAINED && source.len() >= MIN_FACTS_FOR_RETENTION {
         return Err(SummaryRejection::Hollow { share: fidelity.retained, facts: source.len() });
     }
     Ok(fidelity)
@@ -157,7 +157,7 @@ const INSTRUCTIONS: [&str; 9] = [
     "insert summary here",
 ];
 
-fn refuse_signs(overview: &str) -> Result<(), SummaryRejection> {
+fn check_refusal_and_echo(overview: &str) -> Result<(), SummaryRejection> {
     let head: String =
         overview.chars().take(400).collect::<String>().to_lowercase().replace('’', "'");
     if let Some(words) = REFUSALS.iter().find(|words| head.starts_with(*words)) {

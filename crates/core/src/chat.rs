@@ -39,13 +39,13 @@ impl ChatRequest {
         let schema = self.schema.as_ref().map(|schema| schema.json.as_str());
         let texts = self.messages.iter().map(|message| message.text.as_str()).chain(schema);
         let marks = 16 * (self.messages.len() as u64 + 1);
-        let answer = u64::from(self.max_tokens.unwrap_or(MOST_ANSWER));
+        let answer = u64::from(self.max_tokens.unwrap_or(DEFAULT_MAX_REPLY_TOKENS));
         Usage::for_call(texts.map(crate::text::token_upper_bound).sum::<u64>() + marks, answer)
     }
 }
 
 /// Assumed maximum length of a reply, in tokens, if the request sets no limit.
-const MOST_ANSWER: u32 = 8192;
+const DEFAULT_MAX_REPLY_TOKENS: u32 = 8192;
 
 /// One message of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -124,8 +124,8 @@ pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Ve
 /// BM25 with k1 = 0.5 and b = 0.5 for a term frequency of one.
 #[must_use]
 pub fn length_norm(words: u32) -> f32 {
-    const MIDDLING: f32 = 75.0;
-    1.5 / (1.25 + 0.25 * words as f32 / MIDDLING)
+    const MEAN_WORDS: f32 = 75.0;
+    1.5 / (1.25 + 0.25 * words as f32 / MEAN_WORDS)
 }
 
 /// The proximity of two items this many characters apart, from 1 down to 0.

@@ -117,7 +117,7 @@ fn is_about_answers(words: &[String]) -> bool {
 /// Whether a text states a general preference or rule.
 #[must_use]
 pub fn is_standing_instruction(folded: &str) -> bool {
-    const WISHES: [&str; 10] = [
+    const PREFERENCE_PHRASES: [&str; 10] = [
         "always",
         "never",
         "i prefer",
@@ -129,7 +129,7 @@ pub fn is_standing_instruction(folded: &str) -> bool {
         "jamais",
         "je prefere",
     ];
-    WISHES.iter().any(|wish| {
+    PREFERENCE_PHRASES.iter().any(|wish| {
         folded.match_indices(wish).any(|(at, _)| {
             let free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
             free(folded[..at].chars().next_back()) && free(folded[at + wish.len()..].chars().next())

@@ -30,7 +30,7 @@ pub struct QuotaUsage {
 
 /// The start of the period whose usage counts against the quota.
 #[must_use]
-pub fn matters_since(now: Timestamp) -> Timestamp {
+pub fn period_start(now: Timestamp) -> Timestamp {
     now.plus_micros(-MINUTE)
 }
 
@@ -51,7 +51,7 @@ pub fn next_slot(
     let mut moments: Vec<Timestamp> = std::iter::once(first).chain(frees).collect();
     moments.sort_unstable();
     let has_room = |moment: &Timestamp| {
-        let minute = known().filter(|taken| taken.at > matters_since(*moment));
+        let minute = known().filter(|taken| taken.at > period_start(*moment));
         let (calls, used) = minute
             .fold((0, 0), |(calls, used), it| (calls + it.calls, it.tokens.saturating_add(used)));
         let fits = |limit: Option<u32>, used: i64, more: i64| {

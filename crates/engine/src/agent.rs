@@ -120,7 +120,7 @@ impl Agent {
         let chat = Metered { chat: &*self.chat, meter: &meter };
         let (mut reply, mut heard) = call(&chat, &request);
         if let Some(pause) =
-            reply.as_ref().err().and_then(worth_a_pause).filter(|_| heard.is_empty())
+            reply.as_ref().err().and_then(acceptable_delay).filter(|_| heard.is_empty())
         {
             std::thread::sleep(pause);
             (reply, heard) = call(&chat, &request);
@@ -217,7 +217,7 @@ impl Agent {
 type Answered = std::result::Result<treering_core::chat::ChatReply, ProviderError>;
 
 /// The delay that the provider asks for, if a user can wait that long.
-fn worth_a_pause(error: &ProviderError) -> Option<Duration> {
+fn acceptable_delay(error: &ProviderError) -> Option<Duration> {
     const LONGEST_MS: u64 = 10_000;
     match error.advice {
         RetryAdvice::RetryAfter(ms) | RetryAdvice::Throttled(ms) if ms <= LONGEST_MS => {

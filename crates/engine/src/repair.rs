@@ -36,7 +36,7 @@ impl Engine {
             tenants => tenants?,
         };
         for tenant in tenants {
-            unless_damaged(self.for_tenant(tenant).repair_tenant(&mut repaired))?;
+            ignore_corruption(self.for_tenant(tenant).repair_tenant(&mut repaired))?;
         }
         Ok(repaired)
     }
@@ -47,7 +47,7 @@ impl Engine {
         loop {
             let page = self.reader()?.conversations(&ConversationQuery::List(&filter))?;
             for conversation in &page {
-                unless_damaged(self.repair_conversation(conversation, repaired))?;
+                ignore_corruption(self.repair_conversation(conversation, repaired))?;
             }
             match page.last() {
                 Some(last) if page.len() == filter.limit => {
@@ -125,7 +125,7 @@ impl Engine {
 }
 
 /// Ignores corruption: data that cannot be read stays as it is, and `verify` reports it.
-fn unless_damaged(repaired: Result<()>) -> Result<()> {
+fn ignore_corruption(repaired: Result<()>) -> Result<()> {
     match repaired {
         Err(Error::Store(StoreError::Corrupt { .. })) => Ok(()),
         other => other,

@@ -75,7 +75,7 @@ impl Engine {
         }
         let provider = charge.provider();
         let Some(quota) = spending.quotas.get(provider) else { return Ok(Ok(charge.at)) };
-        let taken = reader.ledger().requests_since(provider, quota::matters_since(charge.at))?;
+        let taken = reader.ledger().requests_since(provider, quota::period_start(charge.at))?;
         let turn = quota::next_slot(*quota, &taken, charge.spent.tokens(), charge.at);
         Ok(turn.map_err(|error| ProviderError {
             reason: format!("{provider}: {}", error.reason),

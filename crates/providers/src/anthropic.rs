@@ -11,7 +11,7 @@ use crate::model::{Fields, OptionalField};
 const VERSION: &str = "2023-06-01";
 
 /// Default limit on the tokens of an answer; the API requires one.
-const USUAL_ANSWER: u32 = 4096;
+const DEFAULT_REPLY_TOKENS: u32 = 4096;
 
 pub(crate) struct Anthropic;
 
@@ -42,7 +42,7 @@ impl ChatDialect for Anthropic {
             let role = if is_model { "assistant" } else { "user" };
             json!({"role": role, "content": text})
         });
-        let most = request.max_tokens.unwrap_or(USUAL_ANSWER);
+        let most = request.max_tokens.unwrap_or(DEFAULT_REPLY_TOKENS);
         let mut body =
             json!({"model": model, "max_tokens": most, "messages": messages.collect::<Value>()});
         if let Some(system) = system {

@@ -15,7 +15,7 @@ use crate::model::{Fields, OptionalField};
 const ROOM_STEP: u64 = 4096;
 
 /// Expected tokens of an answer if the request sets no limit.
-const USUAL_ANSWER: u32 = 1024;
+const DEFAULT_REPLY_TOKENS: u32 = 1024;
 
 pub(crate) struct Ollama;
 
@@ -36,8 +36,8 @@ impl ChatDialect for Ollama {
         streams: bool,
         fields: &Fields,
     ) -> ApiRequest {
-        let tokens =
-            request.estimated_tokens() + u64::from(request.max_tokens.unwrap_or(USUAL_ANSWER));
+        let tokens = request.estimated_tokens()
+            + u64::from(request.max_tokens.unwrap_or(DEFAULT_REPLY_TOKENS));
         // Ollama silently truncates a prompt that exceeds `num_ctx`, so request enough.
         let room = (tokens * 5 / 4).div_ceil(ROOM_STEP) * ROOM_STEP;
         let mut options = json!({"num_ctx": room});

@@ -110,7 +110,7 @@ impl Engine {
             budget: request.budget,
         };
         let gate = match end < conversation.totals.messages {
-            true => GateOutcome::of(&assembly.gate_then(end)?, waited_ms),
+            true => GateOutcome::of(&assembly.gate_as_of(end)?, waited_ms),
             false => GateOutcome::of(&passage.status, waited_ms),
         };
         loop {
@@ -405,7 +405,7 @@ impl Assembly<'_> {
     }
 
     /// The status of the gate as of a position.
-    fn gate_then(&self, end: u32) -> Result<GateStatus> {
+    fn gate_as_of(&self, end: u32) -> Result<GateStatus> {
         let turn = self.last_message(end)?.map(|message| message.turn);
         let was_there = |job: &&Job| match &job.kind {
             JobKind::Summarize(task) => task.sealed_by.is_some_and(|by| by.0 < end),

@@ -22,7 +22,7 @@ use super::context_cache::{CachedWindow, ContextCache, RenderedBlock};
 use super::hits::QuestionHits;
 use super::labelled;
 use super::lineage::Lineage;
-use super::render::{self, MessageBlock, NODE_GRAINS};
+use super::render::{self, MessageBlock, NODE_DETAILS};
 use super::turns::VisibleTurn;
 
 /// The pieces of a conversation.
@@ -240,7 +240,7 @@ impl<'a> ConversationPieces<'a> {
                 (
                     place(node.source.from),
                     place(node.source.until),
-                    LEAST_GIST * children.len() as u32,
+                    MIN_GIST_TOKENS * children.len() as u32,
                 )
             }
         };
@@ -250,7 +250,7 @@ impl<'a> ConversationPieces<'a> {
             until,
             weight: u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
             chars: u32::try_from(node.source.raw_chars).unwrap_or(u32::MAX),
-            costs: increasing_costs(NODE_GRAINS.into_iter().map(cost)),
+            costs: increasing_costs(NODE_DETAILS.into_iter().map(cost)),
             min_expanded_cost: Some(least),
         }
     }
@@ -273,7 +273,7 @@ pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u
 }
 
 /// Lower bound for the cost of a node's gist, in tokens.
-const LEAST_GIST: u32 = 24;
+const MIN_GIST_TOKENS: u32 = 24;
 
 /// Keeps only costs that rise with the level of detail: a coarser level that is not cheaper than
 /// a finer one is useless.

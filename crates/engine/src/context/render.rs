@@ -176,7 +176,7 @@ pub(super) fn plain(name: &str) -> String {
 }
 
 /// The levels of detail of a node.
-pub(super) const NODE_GRAINS: [DetailLevel; 4] =
+pub(super) const NODE_DETAILS: [DetailLevel; 4] =
     [DetailLevel::Mention, DetailLevel::Gist, DetailLevel::Text, DetailLevel::Details];
 
 /// A node as a block. The text includes the points that the overview does not quote.

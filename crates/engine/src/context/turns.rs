@@ -8,7 +8,7 @@ use treering_core::{MessageIdx, Slice, TextPosition, TurnNo};
 
 use super::labelled::{self, TURN_GRAINS, TurnBlock};
 use super::piece_source::{ConversationPieces, increasing_costs};
-use super::render::{self, NODE_GRAINS};
+use super::render::{self, NODE_DETAILS};
 
 /// A turn as far as it is visible.
 #[derive(Clone)]
@@ -127,7 +127,7 @@ impl ConversationPieces<'_> {
             PieceKey::Node(level, ordinal) => self.nodes.get(&(level, ordinal)).map(|node| {
                 let write = |detail| labelled::node(node, detail, style, None);
                 let cost = |detail| (detail, self.cache.count(&write(detail)));
-                increasing_costs(NODE_GRAINS.into_iter().map(cost))
+                increasing_costs(NODE_DETAILS.into_iter().map(cost))
             }),
             PieceKey::Message(slice) => {
                 self.load_from_cache(slice.idx.0);

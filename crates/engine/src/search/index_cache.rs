@@ -95,11 +95,11 @@ impl Engine {
         let mut slots = self.index_cache().lock();
         if let Some(slot) = slots.get_mut(self.tenant()) {
             let index = Arc::clone(&slot.index);
-            let (is_old, is_blind) = {
+            let (is_old, has_no_vectors) = {
                 let index = index.read().unwrap_or_else(PoisonError::into_inner);
                 (index.model != model, index.dims == 0)
             };
-            if is_blind && !is_old && self.dims_of(&model)? > 0 {
+            if has_no_vectors && !is_old && self.dims_of(&model)? > 0 {
                 drop(slots);
                 self.rebuild_index(&model);
                 return self.item_index();

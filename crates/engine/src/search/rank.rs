@@ -26,7 +26,7 @@ const MANY: usize = 50_000;
 /// Maximum number of terms of a query.
 const MOST_TERMS: usize = 32;
 /// Period after a time named in the query in which items still match it, in microseconds.
-const AFTERWARDS: i64 = 7 * 86_400_000_000;
+const GRACE_MICROS: i64 = 7 * 86_400_000_000;
 
 /// The items that match a query best, best first.
 pub(super) fn rank(
@@ -48,7 +48,7 @@ pub(super) fn rank(
         let candidates = asked.by_words(many);
         (asked, candidates)
     };
-    let ((asked, mut candidates), near_in_meaning) = if index.items.len() < MANY {
+    let ((asked, mut candidates), nearest_by_similarity) = if index.items.len() < MANY {
         (by_words(), by_meaning(index, &meaning, filter, many))
     } else {
         std::thread::scope(|scope| {
@@ -57,7 +57,7 @@ pub(super) fn rank(
             (by_words, nearest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     };
-    candidates.extend(near_in_meaning);
+    candidates.extend(nearest_by_similarity);
     for place in 0..candidates.len() {
         let item = &index.items[candidates[place] as usize];
         candidates.extend([item.before, item.after]);
@@ -394,7 +394,7 @@ impl<'a> Scorer<'a> {
             let (from, until) = (from.as_micros(), until.as_micros());
             match at {
                 at if at >= from && at < until => 1.0,
-                at if at >= until && at < until + AFTERWARDS => 0.5,
+                at if at >= until && at < until + GRACE_MICROS => 0.5,
                 _ => 0.0,
             }
         };

@@ -14,8 +14,8 @@ use super::unit::{SourceDocument, Unit};
 
 /// The inputs of a composition.
 pub(super) struct Composer<'a> {
-    pub(super) brief: &'a SummaryRequest,
-    pub(super) material: &'a SourceDocument,
+    pub(super) request: &'a SummaryRequest,
+    pub(super) document: &'a SourceDocument,
     pub(super) rendered: &'a [RenderedUnit],
     pub(super) topics: &'a [String],
     pub(super) files: &'a [String],
@@ -46,7 +46,7 @@ impl Composer<'_> {
         order.sort_by_key(|pick| pick.unit);
         let short =
             self.target.is_none_or(|target| target < MIN_CHARS_FOR_HEADINGS) || picks.len() < 5;
-        match self.brief.strategy {
+        match self.request.strategy {
             Strategy::Chronological if short => self.timeline(&order),
             _ if short => self.paragraph(&order),
             _ => self.sections(&order),
@@ -55,7 +55,7 @@ impl Composer<'_> {
 
     /// The sections of the strategy that have any content.
     fn sections(&self, picks: &[&Pick]) -> String {
-        let strategy = self.brief.strategy;
+        let strategy = self.request.strategy;
         let lead = self.lead(picks);
         let part = |pick: &Pick| {
             if lead.contains(&pick) { SummaryPart::Overview } else { self.part(pick) }
@@ -81,7 +81,7 @@ impl Composer<'_> {
 
     /// The units of the opening paragraph: the plain statements with the highest gain.
     fn lead<'p>(&self, picks: &[&'p Pick]) -> Vec<&'p Pick> {
-        if !matches!(self.brief.strategy, Strategy::Detailed | Strategy::Executive) {
+        if !matches!(self.request.strategy, Strategy::Detailed | Strategy::Executive) {
             return Vec::new();
         }
         let is_plain = |pick: &&&Pick| self.part(pick) == SummaryPart::Findings;
@@ -109,7 +109,7 @@ impl Composer<'_> {
             SpeechAct::Open => SummaryPart::Unresolved,
             SpeechAct::Question if unit.unanswered => SummaryPart::Unresolved,
             _ if is_technical(unit) => SummaryPart::Technical,
-            _ if self.brief.strategy == Strategy::Thematic && !cues::is_finding(&unit.text) => {
+            _ if self.request.strategy == Strategy::Thematic && !cues::is_finding(&unit.text) => {
                 SummaryPart::Overview
             }
             _ => SummaryPart::Findings,
@@ -117,7 +117,7 @@ impl Composer<'_> {
     }
 
     fn unit(&self, pick: &Pick) -> &Unit {
-        &self.material.units[pick.unit]
+        &self.document.units[pick.unit]
     }
 
     fn rendered(&self, pick: &Pick) -> RenderedUnit {
@@ -194,7 +194,7 @@ impl Composer<'_> {
     /// The words of a text that can name a theme, with their stems.
     fn words<'t>(&self, text: &'t str) -> Vec<(String, &'t str)> {
         let is_name = |word: &str| {
-            self.material.names.iter().any(|name| name.split(' ').any(|part| part == word))
+            self.document.names.iter().any(|name| name.split(' ').any(|part| part == word))
         };
         let mut words: Vec<(String, &str)> = sentence::words(text)
             .filter(|word| {

@@ -17,12 +17,12 @@ use super::unit::SourceDocument;
 const MAX_ITEM_CHARS: usize = 220;
 
 /// Maximum number of items in a list; it grows with the level.
-fn most(brief: &SummaryRequest) -> usize {
-    (12 + 4 * usize::from(brief.level.number() - 1)).min(24)
+fn most(request: &SummaryRequest) -> usize {
+    (12 + 4 * usize::from(request.level.number() - 1)).min(24)
 }
 
-fn children(brief: &SummaryRequest) -> impl Iterator<Item = &NodePassage> {
-    brief.passages.iter().filter_map(|passage| match passage {
+fn children(request: &SummaryRequest) -> impl Iterator<Item = &NodePassage> {
+    request.passages.iter().filter_map(|passage| match passage {
         Passage::Node(child) => Some(child),
         Passage::Message(_) | Passage::Tool(_) => None,
     })
@@ -55,10 +55,11 @@ impl TopItems {
 }
 
 /// Fills the lists of facts.
-pub(crate) fn facts(brief: &SummaryRequest, source: &Facts, content: &mut NodeContent) {
+pub(crate) fn facts(request: &SummaryRequest, source: &Facts, content: &mut NodeContent) {
     let is_spoken = |passage: &&Passage| !matches!(passage, Passage::Node(_));
-    let own =
-        children(brief).next().map(|_| Facts::of_passages(brief.passages.iter().filter(is_spoken)));
+    let own = children(request)
+        .next()
+        .map(|_| Facts::of_passages(request.passages.iter().filter(is_spoken)));
     let spoken = own.as_ref().unwrap_or(source);
     let numbers: Vec<String> =
         spoken.numbers.iter().filter(|number| is_telling(number)).cloned().collect();
@@ -67,11 +68,11 @@ pub(crate) fn facts(brief: &SummaryRequest, source: &Facts, content: &mut NodeCo
     type Of = fn(&NodeContent) -> &Vec<String>;
     let rank = |own: &[String], of: Of| {
         let mut ranking = TopItems::default();
-        for child in children(brief) {
+        for child in children(request) {
             of(&child.content).iter().for_each(|item| ranking.add(item, 1));
         }
         own.iter().for_each(|item| ranking.add(item, spoken.mentions(item).max(1)));
-        ranking.best(most(brief))
+        ranking.best(most(request))
     };
     content.files_mentioned = rank(&spoken.paths, |child| &child.files_mentioned);
     content.urls = rank(&spoken.urls, |child| &child.urls);
@@ -79,7 +80,7 @@ pub(crate) fn facts(brief: &SummaryRequest, source: &Facts, content: &mut NodeCo
     content.numbers = rank(&numbers, |child| &child.numbers);
     content.dates = rank(&dates, |child| &child.dates);
     content.entities = rank(&names, |child| &child.entities);
-    content.tools_used = tools(brief);
+    content.tools_used = tools(request);
 }
 
 /// Whether a number is worth listing: it has a unit or a separator, or more than two digits.
@@ -92,7 +93,7 @@ fn is_entity(name: &str) -> bool {
     !shouts && name.chars().nth(1).is_some() && word_weight(&name.to_lowercase()) > 0.9
 }
 
-fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
+fn tools(request: &SummaryRequest) -> Vec<ToolUse> {
     let mut tools: Vec<ToolUse> = Vec::new();
     let mut add = |name: &str, succeeded: u32, failed: u32, unknown: u32| {
         if name.trim().is_empty() {
@@ -106,7 +107,7 @@ fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
             tools.push(ToolUse { name: name.to_owned(), succeeded, failed, unknown });
         }
     };
-    for passage in &brief.passages {
+    for passage in &request.passages {
         match passage {
             Passage::Message(_) => {}
             Passage::Tool(tool) => {
@@ -125,30 +126,30 @@ fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
 
 /// Fills the lists of sentences from the children and from the source units.
 pub(super) fn points(
-    brief: &SummaryRequest,
-    material: &SourceDocument,
+    request: &SummaryRequest,
+    document: &SourceDocument,
     rendered: &[RenderedUnit],
     picks: &[Pick],
     content: &mut NodeContent,
 ) {
-    let most = most(brief);
+    let most = most(request);
     let spoken = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
         let units =
-            (0..material.units.len()).filter(|unit| material.units[*unit].speaker.is_some());
+            (0..document.units.len()).filter(|unit| document.units[*unit].speaker.is_some());
         let lines = units
             .filter(|unit| wanted(*unit))
             .map(|unit| rendered[unit].cut(MAX_ITEM_CHARS).line());
         lines.take(most * 4).collect()
     };
-    let is = |act: SpeechAct| move |unit: usize| material.units[unit].act == act;
+    let is = |act: SpeechAct| move |unit: usize| document.units[unit].act == act;
     let chosen = |unit: usize| picks.iter().any(|pick| pick.unit == unit);
     let weighty = |unit: usize| {
-        material.units[unit].terms.len() >= 2 && !material.units[unit].text.ends_with(':')
+        document.units[unit].terms.len() >= 2 && !document.units[unit].text.ends_with(':')
     };
     type Of = fn(&NodeContent) -> &Vec<String>;
     let gather = |own: Vec<String>, of: Of, most: usize| {
-        let before = children(brief).flat_map(|child| of(&child.content)).cloned();
-        distinct(before.chain(own), most, brief.deduplicate)
+        let before = children(request).flat_map(|child| of(&child.content)).cloned();
+        distinct(before.chain(own), most, request.deduplicate)
     };
     content.decisions = gather(
         spoken(&|unit| is(SpeechAct::Decision)(unit) && weighty(unit)),
@@ -158,13 +159,13 @@ pub(super) fn points(
     let acts = |unit: usize| {
         is(SpeechAct::Action)(unit)
             && weighty(unit)
-            && (chosen(unit) || material.units[unit].terms.len() >= 4)
+            && (chosen(unit) || document.units[unit].terms.len() >= 4)
     };
     content.action_items = gather(spoken(&acts), |child| &child.action_items, most);
     let open = |unit: usize| {
         weighty(unit)
             && (is(SpeechAct::Open)(unit)
-                || is(SpeechAct::Question)(unit) && material.units[unit].unanswered)
+                || is(SpeechAct::Question)(unit) && document.units[unit].unanswered)
     };
     content.unresolved = gather(spoken(&open), |child| &child.unresolved, most);
     let mut ranked: Vec<&Pick> = picks
@@ -175,10 +176,10 @@ pub(super) fn points(
     ranked.truncate(most / 2);
     ranked.sort_by_key(|pick| pick.unit);
     let found = ranked.iter().map(|pick| rendered[pick.unit].cut(MAX_ITEM_CHARS).line());
-    content.key_findings = if children(brief).next().is_some() {
-        distinct(found, most / 2 + usize::from(brief.level.number()), brief.deduplicate)
+    content.key_findings = if children(request).next().is_some() {
+        distinct(found, most / 2 + usize::from(request.level.number()), request.deduplicate)
     } else {
-        distinct(found, most / 2, brief.deduplicate)
+        distinct(found, most / 2, request.deduplicate)
     };
 }
 

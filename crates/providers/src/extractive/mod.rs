@@ -35,28 +35,28 @@ impl Summarizer for Extractive {
         false
     }
 
-    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
-        let source = brief.facts();
-        let mut material = SourceDocument::of(brief);
-        if material.units.is_empty() {
-            material = SourceDocument::of_raw(brief);
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+        let source = request.facts();
+        let mut document = SourceDocument::of(request);
+        if document.units.is_empty() {
+            document = SourceDocument::of_raw(request);
         }
-        let rendered = rendering::render_units(&material);
+        let rendered = rendering::render_units(&document);
         let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
-        let target = target(brief);
+        let target = target(request);
         let budget =
-            target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
-        let picks = choose(&material, &rendered, budget, brief.deduplicate, is_grounded);
+            target.map_or_else(|| sentences(request), |target| Budget::Chars(target - target / 32));
+        let picks = choose(&document, &rendered, budget, request.deduplicate, is_grounded);
         let mut content = NodeContent::default();
-        lists::facts(brief, source, &mut content);
-        let before = brief.passages.iter().flat_map(|passage| match passage {
+        lists::facts(request, source, &mut content);
+        let before = request.passages.iter().flat_map(|passage| match passage {
             Passage::Node(child) => child.content.topics.as_slice(),
             Passage::Message(_) | Passage::Tool(_) => &[],
         });
-        content.topics = topics::topics(&material, before.map(String::as_str));
+        content.topics = topics::topics(&document, before.map(String::as_str));
         let parts = Composer {
-            brief,
-            material: &material,
+            request,
+            document: &document,
             rendered: &rendered,
             topics: &content.topics,
             files: &content.files_mentioned,
@@ -71,7 +71,7 @@ impl Summarizer for Extractive {
             (overview, picks) = parts.compose(picks);
         }
         content.overview = overview;
-        lists::points(brief, &material, &rendered, &picks, &mut content);
+        lists::points(request, &document, &rendered, &picks, &mut content);
         for list in [
             &mut content.topics,
             &mut content.decisions,
@@ -90,17 +90,17 @@ impl Summarizer for Extractive {
 }
 
 /// Target length in characters; `None` if the length is given in sentences.
-fn target(brief: &SummaryRequest) -> Option<usize> {
-    match brief.length {
+fn target(request: &SummaryRequest) -> Option<usize> {
+    match request.length {
         SummaryLength::Keep(share) => {
-            Some((brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize)
+            Some((request.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize)
         }
         SummaryLength::Sentences(..) => None,
     }
 }
 
-fn sentences(brief: &SummaryRequest) -> Budget {
-    match brief.length {
+fn sentences(request: &SummaryRequest) -> Budget {
+    match request.length {
         SummaryLength::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
         SummaryLength::Keep(_) => Budget::Sentences(1),
     }
@@ -109,18 +109,18 @@ fn sentences(brief: &SummaryRequest) -> Budget {
 /// Selects units in which every fact is grounded. If the selection is empty, falls back to the
 /// first grounded unit.
 fn choose(
-    material: &SourceDocument,
+    document: &SourceDocument,
     rendered: &[RenderedUnit],
     budget: Budget,
     distinct: bool,
     is_grounded: impl Fn(&str) -> bool,
 ) -> Vec<Pick> {
     let cost = |unit: usize| rendered[unit].chars() + 1;
-    let mut picks = select::select(material, budget, distinct, cost);
+    let mut picks = select::select(document, budget, distinct, cost);
     picks.retain(|pick| is_grounded(&rendered[pick.unit].line()));
     if picks.is_empty()
         && let Some(unit) =
-            (0..material.units.len()).find(|unit| is_grounded(&rendered[*unit].line()))
+            (0..document.units.len()).find(|unit| is_grounded(&rendered[*unit].line()))
     {
         picks.push(Pick { unit, gain: 0.0, limit: None });
     }

@@ -43,22 +43,22 @@ impl RenderedUnit {
     }
 }
 
-pub(super) fn render_units(material: &SourceDocument) -> Vec<RenderedUnit> {
-    let several = material.speakers.len() > 1;
-    material.units.iter().map(|unit| render_unit(material, unit, several)).collect()
+pub(super) fn render_units(document: &SourceDocument) -> Vec<RenderedUnit> {
+    let several = document.speakers.len() > 1;
+    document.units.iter().map(|unit| render_unit(document, unit, several)).collect()
 }
 
-fn render_unit(material: &SourceDocument, unit: &Unit, several: bool) -> RenderedUnit {
+fn render_unit(document: &SourceDocument, unit: &Unit, several: bool) -> RenderedUnit {
     let limit = if unit.kind == SegmentKind::Code { LONGEST_CODE } else { LONGEST };
     let text = ended(cut(&unit.text, limit), unit.kind);
-    let Some(speaker) = unit.speaker.map(|place| &material.speakers[place]) else {
-        return labelled(text, &material.names);
+    let Some(speaker) = unit.speaker.map(|place| &document.speakers[place]) else {
+        return labelled(text, &document.names);
     };
     if !speaker.is_named && !several {
         return RenderedUnit { label: None, text };
     }
     if speaker.is_named && unit.act != SpeechAct::Courtesy && unit.kind != SegmentKind::Code {
-        let mut others = material.speakers.iter().filter(|other| *other != speaker);
+        let mut others = document.speakers.iter().filter(|other| *other != speaker);
         let hearer = others.next().filter(|other| other.is_named).map(|other| other.name.as_str());
         let hearer = hearer.filter(|_| others.next().is_none());
         let reported = if unit.act == SpeechAct::Question {

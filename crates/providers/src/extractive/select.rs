@@ -74,13 +74,13 @@ pub(super) struct Pick {
 /// Selects units in order of gain. `cost` is the length of a unit in the summary, in
 /// characters; `distinct` skips near-duplicates.
 pub(super) fn select(
-    material: &SourceDocument,
+    document: &SourceDocument,
     budget: Budget,
     distinct: bool,
     cost: impl Fn(usize) -> usize,
 ) -> Vec<Pick> {
-    let mut cover = Cover::new(material);
-    let mut heap: BinaryHeap<Bid> = (0..material.units.len())
+    let mut cover = Cover::new(document);
+    let mut heap: BinaryHeap<Bid> = (0..document.units.len())
         .map(|unit| Bid { gain: cover.gain(unit), unit, round: 0 })
         .filter(|bid| bid.gain > 0.0)
         .collect();
@@ -143,7 +143,7 @@ const MIN_CUT_CHARS: usize = 48;
 
 /// The state of the coverage.
 struct Cover<'a> {
-    material: &'a SourceDocument,
+    document: &'a SourceDocument,
     /// The current worth of each term.
     worth: Vec<f32>,
     prior: Vec<f32>,
@@ -151,19 +151,19 @@ struct Cover<'a> {
 }
 
 impl<'a> Cover<'a> {
-    fn new(material: &'a SourceDocument) -> Self {
+    fn new(document: &'a SourceDocument) -> Self {
         let worth =
             |term: &super::unit::TermStats| term.weight * (term.units as f32).powf(WEIGHTS.common);
         Self {
-            material,
-            worth: material.terms.iter().map(worth).collect(),
-            prior: material
+            document,
+            worth: document.terms.iter().map(worth).collect(),
+            prior: document
                 .units
                 .iter()
                 .enumerate()
-                .map(|(place, unit)| prior(material, unit, place))
+                .map(|(place, unit)| prior(document, unit, place))
                 .collect(),
-            taken: vec![false; material.units.len()],
+            taken: vec![false; document.units.len()],
         }
     }
 
@@ -171,7 +171,7 @@ impl<'a> Cover<'a> {
         let mut sum = 0.0;
         let mut chars = 0;
         for part in self.with_question(unit) {
-            let unit = &self.material.units[part];
+            let unit = &self.document.units[part];
             sum += unit.terms.iter().map(|term| self.worth[*term as usize]).sum::<f32>();
             chars += unit.chars;
         }
@@ -182,21 +182,21 @@ impl<'a> Cover<'a> {
     /// yet.
     fn with_question(&self, unit: usize) -> impl Iterator<Item = usize> + use<> {
         let free = |other: &usize| !self.taken[*other];
-        let question = self.material.units[unit].answers.filter(free);
-        let answer = self.material.units[unit].answered_by.filter(free);
+        let question = self.document.units[unit].answers.filter(free);
+        let answer = self.document.units[unit].answered_by.filter(free);
         question.into_iter().chain([unit]).chain(answer)
     }
 
     fn take(&mut self, unit: usize) {
         self.taken[unit] = true;
-        for term in &self.material.units[unit].terms {
+        for term in &self.document.units[unit].terms {
             self.worth[*term as usize] *= WEIGHTS.again;
         }
     }
 
     /// Whether two units of different passages say nearly the same.
     fn alike(&self, one: usize, other: usize) -> bool {
-        let (one, other) = (&self.material.units[one], &self.material.units[other]);
+        let (one, other) = (&self.document.units[one], &self.document.units[other]);
         one.terms.len().min(other.terms.len()) >= 3
             && one.passage != other.passage
             && overlap(&one.terms, &other.terms) >= 0.7
@@ -205,9 +205,9 @@ impl<'a> Cover<'a> {
 }
 
 /// The factor of a unit that does not depend on the selected units.
-fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
+fn prior(document: &SourceDocument, unit: &Unit, place: usize) -> f32 {
     if unit.act == SpeechAct::Courtesy
-        || unit.answers.is_none() && content(material, unit) < WEIGHTS.least
+        || unit.answers.is_none() && content(document, unit) < WEIGHTS.least
     {
         return 0.0;
     }
@@ -227,7 +227,7 @@ fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
         SegmentKind::Heading => 0.3,
         SegmentKind::Prose | SegmentKind::Item => 1.0,
     };
-    let role = match unit.speaker.map(|speaker| material.speakers[speaker].role) {
+    let role = match unit.speaker.map(|speaker| document.speakers[speaker].role) {
         Some(Role::Tool) => 0.4,
         Some(Role::System) => 0.3,
         _ => 1.0,
@@ -242,8 +242,8 @@ fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
 }
 
 /// The sum of a unit's term weights.
-fn content(material: &SourceDocument, unit: &Unit) -> f32 {
-    unit.terms.iter().map(|term| material.terms[*term as usize].weight).sum()
+fn content(document: &SourceDocument, unit: &Unit) -> f32 {
+    unit.terms.iter().map(|term| document.terms[*term as usize].weight).sum()
 }
 
 /// A heap entry: a unit, and its gain as of a round.

@@ -223,12 +223,12 @@ fn sentences_can_be_counted() {
 
 /// Whether the overview is one complete unit, the shortest possible summary.
 fn tells_one(brief: &SummaryRequest, overview: &str) -> bool {
-    let mut material = SourceDocument::of(brief);
-    if material.units.is_empty() {
-        material = SourceDocument::of_raw(brief);
+    let mut document = SourceDocument::of(brief);
+    if document.units.is_empty() {
+        document = SourceDocument::of_raw(brief);
     }
     let is_day = |head: &str| brief.strategy == Strategy::Chronological && head == "2026-03-02: ";
-    let heads = rendering::render_units(&material)
+    let heads = rendering::render_units(&document)
         .into_iter()
         .filter_map(|unit| overview.strip_suffix(&unit.line()));
     heads.into_iter().any(|head| head.is_empty() || is_day(head))

@@ -22,7 +22,7 @@ struct Phrase {
 /// Up to four topics as they were written, in order of first mention. The children's topics in
 /// `before` count more.
 pub(super) fn topics<'a>(
-    material: &SourceDocument,
+    document: &SourceDocument,
     before: impl Iterator<Item = &'a str>,
 ) -> Vec<String> {
     let mut phrases: HashMap<String, Phrase> = HashMap::new();
@@ -32,7 +32,7 @@ pub(super) fn topics<'a>(
         note(&mut phrases, &words, 4.0);
     }
     let mut read = 0;
-    for unit in &material.units {
+    for unit in &document.units {
         if unit.kind == SegmentKind::Code || read > 200_000 {
             continue;
         }
@@ -51,7 +51,7 @@ pub(super) fn topics<'a>(
             }
         }
     }
-    for name in &material.names {
+    for name in &document.names {
         for word in sentence::words(name) {
             let stem = sentence::stem(word);
             phrases.retain(|key, _| !key.split(' ').any(|part| part == stem));

@@ -74,38 +74,38 @@ pub(super) struct SourceDocument {
 impl SourceDocument {
     /// Parses a request.
     pub(super) fn of(brief: &SummaryRequest) -> Self {
-        let mut material = Self::default();
+        let mut document = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
             match passage {
                 Passage::Message(message) => {
-                    let speaker = material.speaker(message);
-                    material.read(&message.text, place, Some(speaker), message.at);
+                    let speaker = document.speaker(message);
+                    document.read(&message.text, place, Some(speaker), message.at);
                 }
                 Passage::Tool(_) => {}
                 Passage::Node(child) => {
-                    material.read(&child.content.overview, place, None, child.range_start);
-                    material.mark(&child.content, place);
+                    document.read(&child.content.overview, place, None, child.range_start);
+                    document.mark(&child.content, place);
                 }
             }
         }
-        material.pair_answers();
-        material.names.extend(material.speakers.iter().map(|speaker| speaker.name.clone()));
-        material.lighten_speakers();
-        material
+        document.pair_answers();
+        document.names.extend(document.speakers.iter().map(|speaker| speaker.name.clone()));
+        document.lighten_speakers();
+        document
     }
 
     /// Parses a request that contains no sentences: each message becomes a unit.
     pub(super) fn of_raw(brief: &SummaryRequest) -> Self {
-        let mut material = Self::default();
+        let mut document = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
             let Passage::Message(message) = passage else { continue };
             let text = clean(&message.text, SegmentKind::Code);
             if text.is_empty() {
                 continue;
             }
-            let speaker = material.speaker(message);
+            let speaker = document.speaker(message);
             let chars = text.chars().count();
-            material.units.push(Unit {
+            document.units.push(Unit {
                 passage: place,
                 speaker: Some(speaker),
                 at: message.at,
@@ -121,7 +121,7 @@ impl SourceDocument {
                 is_own: false,
             });
         }
-        material
+        document
     }
 
     fn speaker(&mut self, message: &MessagePassage) -> usize {

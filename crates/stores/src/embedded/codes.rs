@@ -27,7 +27,7 @@ pub(super) fn state(code: i64) -> Option<ConversationState> {
     ConversationState::ALL.into_iter().find(|state| state_code(*state) == code)
 }
 
-pub(super) const fn naming_code(naming: TitleSource) -> i64 {
+pub(super) const fn title_source_code(naming: TitleSource) -> i64 {
     match naming {
         TitleSource::Untitled => 0,
         TitleSource::FirstMessage => 1,
@@ -37,7 +37,7 @@ pub(super) const fn naming_code(naming: TitleSource) -> i64 {
 }
 
 pub(super) fn naming(code: i64) -> Option<TitleSource> {
-    TitleSource::ALL.into_iter().find(|naming| naming_code(*naming) == code)
+    TitleSource::ALL.into_iter().find(|naming| title_source_code(*naming) == code)
 }
 
 pub(super) const fn job_kind_code(kind: &JobKind) -> i64 {

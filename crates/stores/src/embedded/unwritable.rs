@@ -56,7 +56,7 @@ pub(super) fn begin(path: &Path) -> StoreResult<(Connection, Option<FileState>)>
     let mut attempt = 1;
     loop {
         let state = FileState::of(path);
-        let opened = if state.log.is_some() { open_reader(path) } else { open_alone(path) };
+        let opened = if state.log.is_some() { open_reader(path) } else { open_without_wal(path) };
         // The first read fixes the snapshot and needs the WAL.
         let begun = opened.and_then(|connection| {
             connection.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
@@ -65,7 +65,7 @@ pub(super) fn begin(path: &Path) -> StoreResult<(Connection, Option<FileState>)>
         match begun {
             Ok(connection) if state.log.is_some() => return Ok((connection, None)),
             Ok(connection) if FileState::of(path) == state => return Ok((connection, Some(state))),
-            Err(error) if attempt >= ATTEMPTS || !is_passing(path, &error, state) => {
+            Err(error) if attempt >= ATTEMPTS || !is_transient(path, &error, state) => {
                 return Err(unreadable(path, &error));
             }
             Ok(_) if attempt >= ATTEMPTS => {
@@ -78,17 +78,17 @@ pub(super) fn begin(path: &Path) -> StoreResult<(Connection, Option<FileState>)>
     }
 }
 
-fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
+fn open_without_wal(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open_immutable(path)?;
     configure(&connection)?;
     Ok(connection)
 }
 
 /// Whether a retry may succeed: a WAL was present without its index, or the reverse.
-fn is_passing(path: &Path, error: &rusqlite::Error, state: FileState) -> bool {
-    let is_of_log =
+fn is_transient(path: &Path, error: &rusqlite::Error, state: FileState) -> bool {
+    let is_wal_error =
         matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly));
-    FileState::of(path) != state || (is_of_log && state.log.is_some())
+    FileState::of(path) != state || (is_wal_error && state.log.is_some())
 }
 
 fn unreadable(path: &Path, error: &rusqlite::Error) -> StoreError {

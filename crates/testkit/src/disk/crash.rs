@@ -226,7 +226,7 @@ impl<'a> Replay<'a> {
     pub fn crash(&mut self, probe: &CrashPoint) -> CrashState {
         self.advance(probe.cut);
         let mut rng = probe.rng.clone();
-        let fates = draw_fates(probe.pattern, &self.open_operations(), &mut rng);
+        let fates = sample_outcomes(probe.pattern, &self.open_operations(), &mut rng);
         let acknowledged = self.log.acknowledged(probe.cut).map(str::to_owned).collect();
         CrashState { probe: probe.clone(), files: self.files_with(&fates), acknowledged }
     }
@@ -275,7 +275,7 @@ impl<'a> Replay<'a> {
 }
 
 /// Draws an outcome for each open operation.
-fn draw_fates(
+fn sample_outcomes(
     pattern: SurvivalPattern,
     open: &[usize],
     rng: &mut Rng,

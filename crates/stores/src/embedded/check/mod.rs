@@ -14,7 +14,7 @@ use treering_core::TenantId;
 
 use super::checksum::COVERED;
 use super::error::reason;
-use super::read::{CheckedRecord, is_of_growth};
+use super::read::{CheckedRecord, is_of_tree_state};
 use names::{DERIVED, kind_of, name_of};
 use shape::SchemaDiff;
 
@@ -178,7 +178,7 @@ fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>>
         while let Some(row) = rows.next()? {
             if let Err(why) = record.read(row) {
                 let (rowid, name): (i64, String) = record.label(row)?;
-                let table = if is_of_growth(&why) { GROWTH } else { table };
+                let table = if is_of_tree_state(&why) { GROWTH } else { table };
                 let what = format!("{name} cannot be read: {}", reason(&why));
                 findings.push(RowFinding { table: table.to_owned(), rowid, what });
             }

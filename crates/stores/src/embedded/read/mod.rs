@@ -12,7 +12,7 @@ mod tree;
 
 pub(super) use feed::{cursor, sequence_number};
 pub(super) use jobs::{has_due_jobs, tenant_with_due_jobs};
-pub(super) use records::{CheckedRecord, is_of_growth};
+pub(super) use records::{CheckedRecord, is_of_tree_state};
 
 use std::cell::RefCell;
 use std::ops::Deref;

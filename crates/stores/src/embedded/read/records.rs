@@ -75,6 +75,6 @@ impl CheckedRecord {
 }
 
 /// Whether a conversation is unreadable only because of its tree state, which is derived.
-pub(in crate::embedded) fn is_of_growth(error: &rusqlite::Error) -> bool {
+pub(in crate::embedded) fn is_of_tree_state(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::FromSqlConversionFailure(conversations::GROWTH, ..))
 }

@@ -4,7 +4,7 @@ use rusqlite::params;
 use treering_core::Conversation;
 
 use super::{Commit, Result, TargetConversation, json_text};
-use crate::embedded::codes::{naming_code, state_code};
+use crate::embedded::codes::{state_code, title_source_code};
 use crate::embedded::read::threads;
 
 /// Updates a conversation whose slug, paths and external id did not change, which is the common
@@ -47,7 +47,7 @@ impl Commit<'_> {
             it.totals.tool_calls,
             it.totals.chars as i64,
             it.totals.tokens as i64,
-            naming_code(it.title_source),
+            title_source_code(it.title_source),
             threads,
             policy,
             growth,
