@@ -199,7 +199,7 @@ impl ContextBuilder<'_> {
         self
     }
 
-    /// The thread; by default the one with the latest message.
+    /// The thread; by default the whole conversation.
     pub fn thread(mut self, thread: ThreadName) -> Self {
         self.request.thread = Some(thread);
         self

@@ -48,7 +48,7 @@ pub(super) struct Args {
     /// Print what was added and removed since the context of the previous turn
     #[arg(long, conflicts_with = "receipt")]
     diff: bool,
-    /// The thread to build the context for [default: the most recently active one]
+    /// The thread to build the context for [default: the whole conversation]
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
 }

@@ -141,7 +141,7 @@ pub(super) struct UpdateResult {
     /// The update's id; read `logs://` with it to follow its jobs. Absent for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Summaries to write per level, from level 1; levels above 1 are estimates.
+    /// Summaries to write per level, from level 1.
     pub jobs_by_level: Vec<u32>,
     /// Input tokens.
     pub tokens_in: u64,

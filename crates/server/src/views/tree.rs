@@ -268,7 +268,7 @@ pub struct UpdateView {
     pub job: Option<String>,
     /// Whether this is only an estimate.
     pub dry_run: bool,
-    /// Jobs per level, from level 1; levels above 1 are estimates.
+    /// Jobs per level, from level 1. With a remote summarizer, levels above 1 are estimates.
     pub jobs_by_level: Vec<u32>,
     /// Number of summarizer calls.
     pub calls: u32,

@@ -114,13 +114,13 @@ pub struct ContextParams {
     /// Maximum number of tokens; default: the setting `context.budget`.
     #[schema(minimum = 128, maximum = 2000000)]
     pub budget: Option<u32>,
-    /// Profile: `cut`, `enriched`, `tiered`, `frontier`, `code-review`, `documentation`, or a
-    /// custom one.
+    /// Profile: `cut`, `enriched`, `tiered`, `frontier`, `semantic`, `code-review`,
+    /// `documentation`, or a custom one.
     #[schema(max_length = 100)]
     pub profile: Option<String>,
     /// Build the context as of this turn, counted from 0.
     pub as_of: Option<u32>,
-    /// The thread; default: the one with the latest message.
+    /// The thread; default: the whole conversation.
     #[schema(min_length = 1, max_length = 100)]
     pub thread: Option<String>,
     /// Maximum wait for unfinished summaries, in milliseconds. Raw messages replace those still
