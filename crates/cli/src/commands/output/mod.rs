@@ -146,6 +146,9 @@ fn write_wrapped(
 
 /// The lines of a text for a width, or its own lines without a width. Words are never broken.
 fn wrapped(text: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
+    if text.is_empty() {
+        return vec![String::new()];
+    }
     let Some(columns) = columns else { return text.lines().map(str::to_owned).collect() };
     let options = textwrap::Options::new(columns.saturating_sub(indent).max(20))
         .break_words(false)
@@ -270,5 +273,9 @@ mod tests {
         assert_eq!(lines("the gauge drifted in the night"), ["the gauge drifted in the", "night"]);
         assert_eq!(lines("https://example.org/a-long-path-of-its-own").len(), 1);
         assert_eq!(wrapped("one\n\ntwo", None, 0), ["one", "", "two"]);
+        assert_eq!(
+            (wrapped("", None, 0), wrapped("", Some(24), 0)),
+            (vec![String::new()], vec![String::new()])
+        );
     }
 }
