@@ -173,7 +173,8 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
     let share = 100.0 * f64::from(*tokens) / f64::from((*budget).max(1));
     let (tokens, budget) = (grouped((*tokens).into()), grouped((*budget).into()));
     writeln!(out, "{}", paint(BOLD, format!("{tokens} of {budget} tokens ({share:.0}%)")))?;
-    print_dim(out, "", &format!("profile {profile} · thread {thread} · tokenizer {tokenizer}"))?;
+    let threads = if thread == "*" { "all threads".into() } else { format!("thread {thread}") };
+    print_dim(out, "", &format!("profile {profile} · {threads} · tokenizer {tokenizer}"))?;
     let query = receipt.query.as_ref();
     let query = query.map_or_else(|| "standing context".into(), |text| format!("query: {text}"));
     let turn = receipt.as_of.map_or_else(String::new, |turn| format!("as of turn {turn} · "));
