@@ -60,6 +60,11 @@ impl RunningUpdates {
         self.lock().insert(key, update);
     }
 
+    /// Whether an update of the conversation is running.
+    pub(crate) fn contains(&self, key: &ConversationKey) -> bool {
+        self.lock().contains_key(key)
+    }
+
     /// Waits until another job of the conversation may run. Returns the pause after it.
     pub(crate) fn enter(&self, key: &ConversationKey) -> Option<Duration> {
         let mut updates = self.lock();

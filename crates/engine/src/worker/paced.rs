@@ -19,11 +19,16 @@ impl Worker {
         jobs: &[Job],
     ) -> Result<(Vec<JobOutcome>, Duration)> {
         let [Job { kind: JobKind::Summarize(task), conversation, .. }] = jobs else {
-            return Ok((self.run_jobs(engine, jobs)?, Duration::ZERO));
+            let ran = self.run_jobs(engine, jobs)?;
+            end_updates_of(engine, jobs)?;
+            return Ok((ran, Duration::ZERO));
         };
         let (key, updates) = (engine.key(*conversation), engine.running_updates());
         let Some(pause) = updates.enter(&key) else {
-            return Ok((self.run_jobs(engine, jobs)?, Duration::ZERO));
+            let ran = self.run_jobs(engine, jobs)?;
+            // An update may have begun while the job ran.
+            end_updates_of(engine, jobs)?;
+            return Ok((ran, Duration::ZERO));
         };
         let began = Instant::now();
         let ran = self.run_jobs(engine, jobs);
@@ -38,9 +43,17 @@ impl Worker {
     }
 }
 
+/// Logs the end of the updates whose last jobs these were.
+fn end_updates_of(engine: &Engine, jobs: &[Job]) -> Result<()> {
+    jobs.iter().try_for_each(|job| engine.end_finished_update(&engine.key(job.conversation)))
+}
+
 impl Engine {
     /// Logs the end of an update if all jobs of its conversation are finished or given up.
     pub(crate) fn end_finished_update(&self, key: &ConversationKey) -> Result<()> {
+        if !self.running_updates().contains(key) {
+            return Ok(());
+        }
         let jobs = self.jobs(&JobFilter::of(key.id))?;
         if jobs.iter().any(|job| job.state != JobState::Dead) {
             return Ok(());
