@@ -273,7 +273,7 @@ proptest! {
         let missing: Vec<u32> = missing.flat_map(|it| it.from..it.until).collect();
         if !plan.sections[0].is_empty() {
             for idx in 0..wood.sizes.len() as u32 {
-                prop_assert!(covered.contains(&idx) != missing.contains(&idx), "{idx} is told or left out");
+                prop_assert!(covered.contains(&idx) != missing.contains(&idx), "{idx} is shown or left out");
             }
         }
     }
