@@ -30,9 +30,9 @@ fn main() {
     measure(&[("assembly", assembly), ("outage", outage), ("stability", stability)]);
 }
 
-fn row(what: &str, measured: f64, goal: &str, met: bool) {
-    let mark = if met { "" } else { "MISSED" };
-    println!("  {what:<64}{measured:>12.2}{goal:>12}{mark:>10}");
+fn row(label: &str, measured: f64, goal: &str, is_met: bool) {
+    let mark = if is_met { "" } else { "MISSED" };
+    println!("  {label:<64}{measured:>12.2}{goal:>12}{mark:>10}");
 }
 
 fn open(home: &Path) -> Engine {
@@ -42,26 +42,26 @@ fn open(home: &Path) -> Engine {
 /// Contexts of 8,000 tokens over 10,000 turns and their tree, each for a different question.
 fn assembly() {
     let home = tempfile::tempdir().unwrap();
-    let memory = open(home.path());
-    let id = fill(&memory, 10_000);
-    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-    let nodes = memory.tree(id).unwrap().nodes.len();
+    let engine = open(home.path());
+    let id = fill(&engine, 10_000);
+    Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let nodes = engine.tree(id).unwrap().nodes.len();
     println!("  10,000 turns under {nodes} nodes, budget 8,000");
     let mut state = 4242;
     let mut measure = |asks: bool| {
-        let mut took: Vec<Duration> = (0..400)
+        let mut times: Vec<Duration> = (0..400)
             .map(|_| {
                 let mut request = ContextRequest::new(id);
                 request.query = asks.then(|| sentence(&mut state, 8));
                 let start = Instant::now();
-                let context = memory.context(&request).unwrap();
-                let took = start.elapsed();
+                let context = engine.context(&request).unwrap();
+                let elapsed = start.elapsed();
                 assert!(context.receipt.tokens <= 8000 && context.receipt.tokens > 7200);
-                took
+                elapsed
             })
             .collect();
-        took.sort_unstable();
-        (took[200].as_secs_f64() * 1e3, took[396].as_secs_f64() * 1e3)
+        times.sort_unstable();
+        (times[200].as_secs_f64() * 1e3, times[396].as_secs_f64() * 1e3)
     };
     measure(true);
     let (p50, p99) = measure(true);
@@ -83,34 +83,34 @@ fn outage() {
         "decisions": [], "action_items": [], "unresolved": [], "topics": []});
     let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 900, "completion_tokens": 80}});
-    let acts = [
+    let responses = [
         ScriptedResponse::json(&answer),
         ScriptedResponse::refuse(500, "down"),
         ScriptedResponse::Hang(Duration::from_secs(3600)),
     ];
-    let homes = acts.map(|act| {
-        let mut home = Troubled::open(FaultServer::start([ScriptedResponse::json(&answer)]));
-        home.until_asked(act);
+    let homes = responses.map(|response| {
+        let mut home = OutageHome::open(FaultServer::start([ScriptedResponse::json(&answer)]));
+        home.wait_for_request(response);
         home
     });
-    let mut took: [[Vec<Duration>; 2]; 3] = Default::default();
+    let mut times: [[Vec<Duration>; 2]; 3] = Default::default();
     for turn in 0..TURNS {
         // A simulated second passes, in which a worker may run jobs.
         homes.iter().for_each(|home| home.clock.set(at(turn as i64)));
         std::thread::sleep(Duration::from_millis(110));
         let text = format!("{}.", sentence(&mut state, 40));
         // Each home goes first in turn.
-        for place in (0..homes.len()).map(|place| (place + turn) % homes.len()) {
-            let (append, context) = homes[place].turn(turn as i64, &text, None);
-            took[place][0].push(append);
-            took[place][1].push(context);
+        for index in (0..homes.len()).map(|index| (index + turn) % homes.len()) {
+            let (append, context) = homes[index].turn(turn as i64, &text, None);
+            times[index][0].push(append);
+            times[index][1].push(context);
         }
     }
     for home in homes {
-        let stored = home.memory.stats().unwrap().totals;
+        let stored = home.engine.stats().unwrap().totals;
         assert_eq!(
             stored.messages as usize,
-            2 * (TURNS + HISTORY + UNTIL_ASKED),
+            2 * (TURNS + HISTORY + TURNS_BEFORE_REQUEST),
             "nothing is lost"
         );
         // A hanging call is abandoned; it ends with the process.
@@ -118,22 +118,28 @@ fn outage() {
     }
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let mean = |times: &[Duration]| ms(times.iter().sum()) / TURNS as f64;
-    took.iter_mut().flatten().for_each(|times| times.sort_unstable());
-    for (what, which) in [("append", 0), ("context", 1)] {
-        for (share, most) in [(Some(50), 0.5), (Some(90), 0.5), (Some(99), 1.0), (None, 0.5)] {
+    times.iter_mut().flatten().for_each(|times| times.sort_unstable());
+    for (label, operation) in [("append", 0), ("context", 1)] {
+        for (percentile, max_ms) in [(Some(50), 0.5), (Some(90), 0.5), (Some(99), 1.0), (None, 0.5)]
+        {
             let of = |times: &Vec<Duration>| {
-                share.map_or_else(|| mean(times), |share: usize| ms(times[TURNS * share / 100]))
+                percentile.map_or_else(
+                    || mean(times),
+                    |percentile: usize| ms(times[TURNS * percentile / 100]),
+                )
             };
-            let [healthy, refusing, hanging] = [0, 1, 2].map(|home: usize| of(&took[home][which]));
-            let figure = share.map_or("mean".to_owned(), |share| format!("p{share}"));
+            let [healthy, refusing, hanging] =
+                [0, 1, 2].map(|home: usize| of(&times[home][operation]));
+            let figure =
+                percentile.map_or("mean".to_owned(), |percentile| format!("p{percentile}"));
             println!(
                 "  {:<64}{healthy:>12.2}",
-                format!("{what} with a provider that answers, {figure}, ms")
+                format!("{label} with a provider that answers, {figure}, ms")
             );
-            for (trouble, ms) in [("refuses", refusing), ("hangs", hanging)] {
-                let (more, what) =
-                    (ms - healthy, format!("additional time if the provider {trouble}, ms"));
-                row(&what, more, &format!("≤ {most}"), more <= most);
+            for (failure, ms) in [("refuses", refusing), ("hangs", hanging)] {
+                let (more, label) =
+                    (ms - healthy, format!("additional time if the provider {failure}, ms"));
+                row(&label, more, &format!("≤ {max_ms}"), more <= max_ms);
             }
         }
     }
@@ -143,18 +149,18 @@ fn outage() {
 const HISTORY: usize = 600;
 
 /// Turns that are stored before the measurement, so that the outage has been noticed.
-const UNTIL_ASKED: usize = 10;
+const TURNS_BEFORE_REQUEST: usize = 10;
 
 /// A store with a fake clock whose summaries come from a scripted server on loopback.
-struct Troubled {
-    memory: Engine,
+struct OutageHome {
+    engine: Engine,
     clock: Arc<FakeClock>,
     server: FaultServer,
     worker: Option<WorkerHandle>,
     _home: tempfile::TempDir,
 }
 
-impl Troubled {
+impl OutageHome {
     fn open(server: FaultServer) -> Self {
         let mut providers = ProviderOptions::default();
         providers.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
@@ -173,41 +179,46 @@ impl Troubled {
             spend: Default::default(),
             search: Default::default(),
         };
-        let memory = Engine::new(parts, TenantId::default());
-        let this = Self { memory, clock, server, worker: None, _home: home };
+        let engine = Engine::new(parts, TenantId::default());
+        let this = Self { engine, clock, server, worker: None, _home: home };
         let mut state = 7;
         for turn in 0..HISTORY {
             let text = format!("{}.", sentence(&mut state, 40));
             this.turn(-60 * (HISTORY - turn) as i64, &text, Some(Duration::ZERO));
         }
-        Worker::new(this.memory.clone()).unwrap().run(&JobScope::default(), &|_, _| ()).unwrap();
+        Worker::new(this.engine.clone()).unwrap().run(&JobScope::default(), &|_, _| ()).unwrap();
         this
     }
 
     /// Changes the server's behavior, then seals a window so that the provider is asked for its
     /// summary, 20 seconds before the measurement.
-    fn until_asked(&mut self, act: ScriptedResponse) {
-        self.server.set_script([act]);
-        let before = self.server.asked().len();
-        self.worker = Some(self.memory.spawn_worker().unwrap());
-        for _ in 0..UNTIL_ASKED {
+    fn wait_for_request(&mut self, response: ScriptedResponse) {
+        self.server.set_script([response]);
+        let before = self.server.requests().len();
+        self.worker = Some(self.engine.spawn_worker().unwrap());
+        for _ in 0..TURNS_BEFORE_REQUEST {
             self.turn(
                 -20,
                 &"They wrote about the gauge and the tide. ".repeat(20),
                 Some(Duration::ZERO),
             );
         }
-        while self.server.asked().len() == before {
+        while self.server.requests().len() == before {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// Stores a turn at the given second and builds a context. Returns the two durations.
-    fn turn(&self, second: i64, text: &str, patience: Option<Duration>) -> (Duration, Duration) {
+    fn turn(
+        &self,
+        second: i64,
+        text: &str,
+        gate_timeout: Option<Duration>,
+    ) -> (Duration, Duration) {
         self.clock.set(at(second));
-        let said = |role: Role| NewMessage::new(role, text, self.clock.now());
+        let message = |role: Role| NewMessage::new(role, text, self.clock.now());
         let entries = [Role::User, Role::Assistant];
-        let entries = entries.map(|role| Entry::message(ThreadName::main(), said(role))).into();
+        let entries = entries.map(|role| Entry::message(ThreadName::main(), message(role))).into();
         let external_id = Some(ExternalId::new("bench").unwrap());
         let target = AppendTarget::FindOrCreate(NewConversation {
             external_id,
@@ -215,7 +226,7 @@ impl Troubled {
         });
         let started = Instant::now();
         let id = self
-            .memory
+            .engine
             .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
             .unwrap()
             .conversation
@@ -223,8 +234,8 @@ impl Troubled {
         let append = started.elapsed();
         let started = Instant::now();
         drop(
-            self.memory
-                .context(&ContextRequest { gate_timeout: patience, ..ContextRequest::new(id) })
+            self.engine
+                .context(&ContextRequest { gate_timeout, ..ContextRequest::new(id) })
                 .unwrap(),
         );
         (append, started.elapsed())
@@ -238,9 +249,9 @@ fn at(second: i64) -> Timestamp {
 /// Conversations that grow turn by turn: the share of each context that the previous one starts
 /// with.
 fn stability() {
-    let named = std::env::var_os("TREERING_DATA").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let data = named.unwrap_or(beside).join("locomo-dev");
+    let configured = std::env::var_os("TREERING_DATA").map(PathBuf::from);
+    let default_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let data = configured.unwrap_or(default_path).join("locomo-dev");
     let Ok(files) = std::fs::read_dir(&data) else {
         return println!(
             "  stability: skipped, set TREERING_DATA to the folder that has locomo-dev"
@@ -249,12 +260,12 @@ fn stability() {
     let mut shares = Vec::new();
     for file in files.flatten() {
         let home = tempfile::tempdir().unwrap();
-        let memory = open(home.path());
-        let runner = Importer { engine: &memory, options: ImportOptions::default() };
+        let engine = open(home.path());
+        let runner = Importer { engine: &engine, options: ImportOptions::default() };
         let text = std::fs::read_to_string(file.path()).unwrap();
         runner.text("haystack.json", text).unwrap();
-        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-        let conversation = memory
+        Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+        let conversation = engine
             .listed_conversations(&ConversationFilter::all(1))
             .unwrap()
             .remove(0)
@@ -265,7 +276,7 @@ fn stability() {
                 as_of: Some(TurnNo(turn)),
                 ..ContextRequest::new(conversation.id)
             };
-            let context = memory.context(&request).unwrap();
+            let context = engine.context(&request).unwrap();
             let text = context.markdown();
             if turn > 0 {
                 shares.push(reused(&before, &text));
@@ -291,7 +302,7 @@ fn reused(before: &str, now: &str) -> f64 {
     f64::from(Bpe::O200k.count(&now[..end])) / f64::from(Bpe::O200k.count(now).max(1))
 }
 
-fn fill(memory: &Engine, turns: usize) -> ConversationId {
+fn fill(engine: &Engine, turns: usize) -> ConversationId {
     let external_id = Some(ExternalId::new("bench").unwrap());
     let target =
         AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
@@ -303,13 +314,13 @@ fn fill(memory: &Engine, turns: usize) -> ConversationId {
             for (role, seconds) in [(Role::User, 0), (Role::Assistant, 20)] {
                 let at = 1_700_000_000 + turn as i64 * 60 + seconds;
                 let text = format!("{}.", sentence(&mut state, 40));
-                let said = NewMessage::new(role, text, Timestamp::from_micros(at * 1_000_000));
-                entries.push(Entry::message(ThreadName::main(), said));
+                let message = NewMessage::new(role, text, Timestamp::from_micros(at * 1_000_000));
+                entries.push(Entry::message(ThreadName::main(), message));
             }
         }
         let incoming =
             EntryBatch { target: target.clone(), entries, replay_detection: ReplayDetection::None };
-        id = Some(memory.append(incoming).unwrap().conversation.id);
+        id = Some(engine.append(incoming).unwrap().conversation.id);
     }
     id.unwrap()
 }

@@ -29,9 +29,9 @@ fn main() {
     ]);
 }
 
-fn row(what: &str, bare: &str, ours: &str, ratio: &str, goal: &str, reached: bool) {
-    let mark = if reached { "" } else { "  MISSED" };
-    println!("{what:<58}{bare:>12}{ours:>12}{ratio:>9}{goal:>9}{mark}");
+fn row(label: &str, sqlite: &str, treering: &str, ratio: &str, goal: &str, is_met: bool) {
+    let verdict = if is_met { "" } else { "  MISSED" };
+    println!("{label:<58}{sqlite:>12}{treering:>12}{ratio:>9}{goal:>9}{verdict}");
 }
 
 fn micros(time: Duration) -> String {
@@ -42,13 +42,13 @@ fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-fn percentile(times: &mut [Duration], share: f64) -> Duration {
+fn percentile(times: &mut [Duration], quantile: f64) -> Duration {
     times.sort_unstable();
-    times[((times.len() - 1) as f64 * share) as usize]
+    times[((times.len() - 1) as f64 * quantile) as usize]
 }
 
 /// A plain SQLite database with durable writes.
-fn bare(path: &Path) -> Connection {
+fn sqlite(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "journal_mode", "WAL").unwrap();
     connection.pragma_update(None, "synchronous", "FULL").unwrap();
@@ -74,15 +74,15 @@ fn text(seed: usize, size: usize) -> String {
 }
 
 /// The messages of a turn of 1.5 KB.
-fn said(seed: usize) -> [NewMessage; 2] {
+fn turn_messages(seed: usize) -> [NewMessage; 2] {
     let at = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1_000_000);
     [(Role::User, 500), (Role::Assistant, 1000)]
         .map(|(role, size)| NewMessage::new(role, text(seed, size), at))
 }
 
-fn append(memory: &Engine, target: AppendTarget, said: [NewMessage; 2]) -> ConversationId {
-    let entries = said.map(|said| Entry::message(ThreadName::main(), said)).into();
-    memory
+fn append(engine: &Engine, target: AppendTarget, messages: [NewMessage; 2]) -> ConversationId {
+    let entries = messages.map(|message| Entry::message(ThreadName::main(), message)).into();
+    engine
         .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
         .unwrap()
         .conversation
@@ -94,35 +94,37 @@ fn durable_appends() {
     const ROUNDS: usize = 30;
     const PER_ROUND: usize = 100;
     let folder = tempfile::tempdir().unwrap();
-    let plain = bare(&folder.path().join("bare.db"));
-    plain.execute("CREATE TABLE turns (id INTEGER PRIMARY KEY, body TEXT)", []).unwrap();
-    let memory = treering::open_engine(&folder.path().join("home")).unwrap();
-    let id = append(&memory, AppendTarget::FindOrCreate(NewConversation::default()), said(0));
-    let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
+    let connection = sqlite(&folder.path().join("bare.db"));
+    connection.execute("CREATE TABLE turns (id INTEGER PRIMARY KEY, body TEXT)", []).unwrap();
+    let engine = treering::open_engine(&folder.path().join("home")).unwrap();
+    let id =
+        append(&engine, AppendTarget::FindOrCreate(NewConversation::default()), turn_messages(0));
+    let (mut sqlite_times, mut treering_times) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         for seed in 0..PER_ROUND {
             let body = text(seed + round * PER_ROUND, 1500);
             let start = Instant::now();
-            plain
+            connection
                 .prepare_cached("INSERT INTO turns (body) VALUES (?1)")
                 .unwrap()
                 .execute([&body])
                 .unwrap();
-            bare_times.push(start.elapsed());
+            sqlite_times.push(start.elapsed());
         }
         for seed in 0..PER_ROUND {
-            let said = said(seed + round * PER_ROUND);
+            let messages = turn_messages(seed + round * PER_ROUND);
             let start = Instant::now();
-            append(&memory, AppendTarget::Existing(id), said);
-            our_times.push(start.elapsed());
+            append(&engine, AppendTarget::Existing(id), messages);
+            treering_times.push(start.elapsed());
         }
     }
-    for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
-        let (bare, ours) = (percentile(&mut bare_times, share), percentile(&mut our_times, share));
-        let ratio = ours.as_secs_f64() / bare.as_secs_f64();
-        let (goal, reached) = if share == 0.5 { ("≤ 1.5", ratio <= 1.5) } else { ("", true) };
-        let what = format!("durable append of a 1.5 KB turn, {name}");
-        row(&what, &micros(bare), &micros(ours), &format!("{ratio:.2}"), goal, reached);
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+        let (sqlite, treering) =
+            (percentile(&mut sqlite_times, quantile), percentile(&mut treering_times, quantile));
+        let ratio = treering.as_secs_f64() / sqlite.as_secs_f64();
+        let (goal, is_met) = if quantile == 0.5 { ("≤ 1.5", ratio <= 1.5) } else { ("", true) };
+        let label = format!("durable append of a 1.5 KB turn, {name}");
+        row(&label, &micros(sqlite), &micros(treering), &format!("{ratio:.2}"), goal, is_met);
     }
 }
 
@@ -131,11 +133,11 @@ fn durable_appends() {
 fn many_writers() {
     const ROUNDS: usize = 9;
     for (used, store) in [(false, "new store"), (true, "used store")] {
-        for (shared, what) in [(false, "a conversation each"), (true, "one for all")] {
+        for (shared, label) in [(false, "a conversation each"), (true, "one for all")] {
             let home = tempfile::tempdir().unwrap();
-            let memory = treering::open_engine(home.path()).unwrap();
+            let engine = treering::open_engine(home.path()).unwrap();
             let rate = |writers: usize, each: usize| match used {
-                true => append_rate(&memory, writers, shared, each),
+                true => append_rate(&engine, writers, shared, each),
                 false => {
                     let home = tempfile::tempdir().unwrap();
                     append_rate(&treering::open_engine(home.path()).unwrap(), writers, shared, each)
@@ -148,12 +150,12 @@ fn many_writers() {
             let mut rounds: Vec<(f64, f64)> =
                 (0..ROUNDS).map(|_| (rate(1, 1000), rate(WRITERS, 400))).collect();
             rounds.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
-            let (one, many) = rounds[ROUNDS / 2];
-            let ratio = many / one;
+            let (one, concurrent) = rounds[ROUNDS / 2];
+            let ratio = concurrent / one;
             row(
-                &format!("appends/s of 1 and of 16 writers, {store}, {what}"),
+                &format!("appends/s of 1 and of 16 writers, {store}, {label}"),
                 &format!("{one:.0}"),
-                &format!("{many:.0}"),
+                &format!("{concurrent:.0}"),
                 &format!("{ratio:.2}"),
                 "≥ 3.0",
                 ratio >= 3.0,
@@ -165,24 +167,26 @@ fn many_writers() {
 const WRITERS: usize = 16;
 
 /// Turns per second that concurrent writers append in total, with `each` turns per writer.
-fn append_rate(memory: &Engine, writers: usize, shared: bool, each: usize) -> f64 {
-    let named = |number: usize| {
+fn append_rate(engine: &Engine, writers: usize, shared: bool, each: usize) -> f64 {
+    let new_target = |number: usize| {
         let external_id = Some(ExternalId::new(format!("writer {number}")).unwrap());
         AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() })
     };
     let targets: Vec<AppendTarget> = (0..WRITERS)
-        .map(|number| AppendTarget::Existing(append(memory, named(number), said(number))))
+        .map(|number| {
+            AppendTarget::Existing(append(engine, new_target(number), turn_messages(number)))
+        })
         .collect();
     let ready = Barrier::new(writers + 1);
     let start = std::thread::scope(|scope| {
         for writer in 0..writers {
             let target = targets[if shared { 0 } else { writer }].clone();
-            let (memory, ready) = (memory.clone(), &ready);
+            let (engine, ready) = (engine.clone(), &ready);
             scope.spawn(move || {
-                let turns: Vec<[NewMessage; 2]> = (0..each).map(said).collect();
+                let turns: Vec<[NewMessage; 2]> = (0..each).map(turn_messages).collect();
                 ready.wait();
-                for said in turns {
-                    append(&memory, target.clone(), said);
+                for messages in turns {
+                    append(&engine, target.clone(), messages);
                 }
             });
         }
@@ -211,11 +215,11 @@ fn import_locomo() {
     };
     let scratch = tempfile::tempdir().unwrap();
     let import = |home: &Path| {
-        let memory = treering::open_engine(home).unwrap();
-        let runner = Importer { engine: &memory, options: ImportOptions::default() };
+        let engine = treering::open_engine(home).unwrap();
+        let runner = Importer { engine: &engine, options: ImportOptions::default() };
         let report = runner.run(&Importer::files(std::slice::from_ref(&source)), |_| ()).unwrap();
         assert!(report.files.iter().all(|file| file.error.is_none()));
-        memory
+        engine
     };
     let sample = import(&scratch.path().join("sample"));
     let conversations: Vec<Vec<treering_core::Message>> = sample
@@ -228,43 +232,44 @@ fn import_locomo() {
             sample.messages(s.conversation.id, all).unwrap()
         })
         .collect();
-    let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
+    let (mut sqlite_times, mut treering_times) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let start = Instant::now();
         bulk_insert(&scratch.path().join(format!("bare-{round}.db")), &conversations);
-        bare_times.push(start.elapsed());
+        sqlite_times.push(start.elapsed());
         let start = Instant::now();
         drop(import(&scratch.path().join(format!("home-{round}"))));
-        our_times.push(start.elapsed());
+        treering_times.push(start.elapsed());
     }
-    let (bare, ours) = (percentile(&mut bare_times, 0.5), percentile(&mut our_times, 0.5));
-    let ratio = ours.as_secs_f64() / bare.as_secs_f64();
+    let (sqlite, treering) =
+        (percentile(&mut sqlite_times, 0.5), percentile(&mut treering_times, 0.5));
+    let ratio = treering.as_secs_f64() / sqlite.as_secs_f64();
     let messages: usize = conversations.iter().map(Vec::len).sum();
-    let what = format!("import of locomo-dev from cold ({messages} messages)");
-    row(&what, &millis(bare), &millis(ours), &format!("{ratio:.2}"), "≤ 3.0", ratio <= 3.0);
+    let label = format!("import of locomo-dev from cold ({messages} messages)");
+    row(&label, &millis(sqlite), &millis(treering), &format!("{ratio:.2}"), "≤ 3.0", ratio <= 3.0);
 }
 
 /// Inserts the same rows into a table of the same shape, one transaction per conversation.
 fn bulk_insert(path: &Path, conversations: &[Vec<treering_core::Message>]) {
-    let mut plain = bare(path);
-    plain
+    let mut connection = sqlite(path);
+    connection
         .execute_batch(
             "CREATE TABLE messages (id INTEGER PRIMARY KEY, conversation INTEGER, idx INTEGER, role TEXT,
                 author TEXT, at INTEGER, external_id TEXT, text TEXT)",
         )
         .unwrap();
     for (number, messages) in conversations.iter().enumerate() {
-        let transaction = plain.transaction().unwrap();
+        let transaction = connection.transaction().unwrap();
         for message in messages {
-            let said = &message.body;
-            let external = said.external_id.as_ref().map(|id| id.as_str());
+            let body = &message.body;
+            let external = body.external_id.as_ref().map(|id| id.as_str());
             let sql =
                 "INSERT INTO messages (conversation, idx, role, author, at, external_id, text)
                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-            let at = said.at.as_micros();
-            let role = said.role.as_str();
+            let at = body.at.as_micros();
+            let role = body.role.as_str();
             let params =
-                params![number as i64, message.idx.0, role, said.author, at, external, said.text];
+                params![number as i64, message.idx.0, role, body.author, at, external, body.text];
             transaction.prepare_cached(sql).unwrap().execute(params).unwrap();
         }
         transaction.commit().unwrap();
@@ -276,29 +281,29 @@ fn open_and_list() {
     const CONVERSATIONS: usize = 1000;
     const TURNS: usize = 100;
     let folder = tempfile::tempdir().unwrap();
-    let memory = treering::open_engine(folder.path()).unwrap();
+    let engine = treering::open_engine(folder.path()).unwrap();
     for conversation in 0..CONVERSATIONS {
         let entries = (0..TURNS)
-            .flat_map(|seed| said(conversation * TURNS + seed))
-            .map(|said| Entry::message(ThreadName::main(), said))
+            .flat_map(|seed| turn_messages(conversation * TURNS + seed))
+            .map(|message| Entry::message(ThreadName::main(), message))
             .collect();
         let target = AppendTarget::FindOrCreate(NewConversation::default());
-        memory
+        engine
             .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
             .unwrap();
     }
-    drop(memory);
+    drop(engine);
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
             let start = Instant::now();
-            let memory = Arc::new(treering::open_engine(folder.path()).unwrap());
+            let engine = Arc::new(treering::open_engine(folder.path()).unwrap());
             let listed =
-                memory.listed_conversations(&ConversationFilter::all(CONVERSATIONS)).unwrap();
+                engine.listed_conversations(&ConversationFilter::all(CONVERSATIONS)).unwrap();
             assert_eq!(listed.len(), CONVERSATIONS);
             start.elapsed()
         })
         .collect();
     let time = percentile(&mut times, 0.5);
-    let what = "opening 100,000 turns and listing all 1,000 conversations";
-    row(what, "", &millis(time), "", "< 50 ms", time < Duration::from_millis(50));
+    let label = "opening 100,000 turns and listing all 1,000 conversations";
+    row(label, "", &millis(time), "", "< 50 ms", time < Duration::from_millis(50));
 }

@@ -6,12 +6,15 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+mod report;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use report::{millis, row};
 use serde_json::{Value, json};
 use treering::{
     AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, Query, ReplayDetection,
@@ -38,27 +41,14 @@ fn main() {
     tenants(1000);
 }
 
-fn row(what: &str, measured: f64, goal: f64, unit: &str) {
-    let mark = if measured <= goal { "" } else { "MISSED" };
-    println!(
-        "  {what:<54}{:>12}{:>12}{mark:>10}",
-        format!("{measured:.2} {unit}"),
-        format!("≤ {goal:.0} {unit}")
-    );
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
-fn percentile(times: &mut [Duration], share: f64) -> Duration {
+fn percentile(times: &mut [Duration], quantile: f64) -> Duration {
     times.sort_unstable();
-    times[((times.len() - 1) as f64 * share) as usize]
+    times[((times.len() - 1) as f64 * quantile) as usize]
 }
 
 fn sentence(number: usize) -> String {
     let word =
-        |place: usize| WORDS[(number * 7 + place * place * 3 + number / (place + 1)) % WORDS.len()];
+        |index: usize| WORDS[(number * 7 + index * index * 3 + number / (index + 1)) % WORDS.len()];
     let words: Vec<&str> = (0..24).map(word).collect();
     format!("Note {number}: {}.", words.join(" "))
 }
@@ -72,21 +62,21 @@ fn treering(home: &Path, args: &[&str]) -> Command {
 /// The same searches in process and over MCP, alternating.
 fn stdio() {
     let home = tempfile::tempdir().unwrap();
-    let memory = treering::open_engine(home.path()).unwrap();
+    let engine = treering::open_engine(home.path()).unwrap();
     for conversation in 0..20 {
         let entries = (0..500)
             .map(|number| {
                 let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
-                let said = NewMessage::new(
+                let message = NewMessage::new(
                     role,
                     sentence(conversation * 500 + number),
-                    memory.clock().now(),
+                    engine.clock().now(),
                 );
-                Entry::message(ThreadName::main(), said)
+                Entry::message(ThreadName::main(), message)
             })
             .collect();
         let target = AppendTarget::FindOrCreate(NewConversation::default());
-        memory
+        engine
             .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
             .unwrap();
     }
@@ -112,7 +102,7 @@ fn stdio() {
     };
     let client = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "bench", "version": "1" } });
     ask(0, "initialize", client);
-    let (mut inside, mut over) = (Vec::new(), Vec::new());
+    let (mut direct, mut mcp) = (Vec::new(), Vec::new());
     for number in 1..=220 {
         let text = format!(
             "what did we note about the {} {}",
@@ -120,32 +110,32 @@ fn stdio() {
             WORDS[(number / 12 + 5) % 12]
         );
         let start = Instant::now();
-        search(&memory, &text);
-        inside.push(start.elapsed());
+        search(&engine, &text);
+        direct.push(start.elapsed());
         let start = Instant::now();
         ask(number, "tools/call", json!({ "name": "search", "arguments": { "query": text } }));
-        over.push(start.elapsed());
+        mcp.push(start.elapsed());
     }
     drop(to);
     child.wait().unwrap();
     // The first searches build the indexes.
-    let (inside, over) = (percentile(&mut inside[20..], 0.5), percentile(&mut over[20..], 0.5));
+    let (direct, mcp) = (percentile(&mut direct[20..], 0.5), percentile(&mut mcp[20..], 0.5));
     println!(
         "  {:<54}{:>12}",
         "search over 10,000 messages in this process, p50",
-        format!("{:.2} ms", millis(inside))
+        format!("{:.2} ms", millis(direct))
     );
     println!(
         "  {:<54}{:>12}",
         "the same over MCP on standard input, p50",
-        format!("{:.2} ms", millis(over))
+        format!("{:.2} ms", millis(mcp))
     );
-    row("overhead of MCP", millis(over) - millis(inside), 2.0, "ms");
+    row("overhead of MCP", millis(mcp) - millis(direct), 2.0, "ms");
 }
 
-fn search(memory: &Engine, text: &str) {
+fn search(engine: &Engine, text: &str) {
     let query = Query { text: text.to_owned(), limit: 10, ..Query::default() };
-    assert!(!memory.search(&query).unwrap().hits.is_empty());
+    assert!(!engine.search(&query).unwrap().hits.is_empty());
 }
 
 /// The measurements of the clients.
@@ -213,31 +203,31 @@ fn tenants(number: u64) {
     };
     // The peak number of threads during a series of requests.
     let threads_of = |run: &mut dyn Iterator<Item = usize>| {
-        let mut most = 0;
-        for place in run {
-            let secret = &secrets[place];
-            let turn = |turn: usize| json!({ "type": "turn", "user": sentence(place * 5 + turn), "assistant": sentence(place + turn * 31) });
+        let mut max_threads = 0;
+        for index in run {
+            let secret = &secrets[index];
+            let turn = |turn: usize| json!({ "type": "turn", "user": sentence(index * 5 + turn), "assistant": sentence(index + turn * 31) });
             let entries: Vec<Value> = (0..5).map(turn).collect();
             post("/v1/append", secret, &json!({ "key": "talk", "entries": entries }));
             let found =
-                post("/v1/search", secret, &json!({ "query": sentence(place * 5), "limit": 1 }));
-            assert!(found.contains(&format!("Note {}:", place * 5)), "{found}");
-            most = of_process(&server, "Threads:").max(most);
+                post("/v1/search", secret, &json!({ "query": sentence(index * 5), "limit": 1 }));
+            assert!(found.contains(&format!("Note {}:", index * 5)), "{found}");
+            max_threads = of_process(&server, "Threads:").max(max_threads);
         }
-        most
+        max_threads
     };
     // The same number of requests from ten tenants as from all, so that the thread pool is full
     // in both cases.
-    let few = threads_of(&mut (0..secrets.len()).map(|place| place % 10));
+    let few_tenants = threads_of(&mut (0..secrets.len()).map(|index| index % 10));
     let start = Instant::now();
-    let many = threads_of(&mut (0..secrets.len()));
+    let many_tenants = threads_of(&mut (0..secrets.len()));
     println!(
         "  {number} tenants, one after the other, took {:.1} s",
         start.elapsed().as_secs_f64()
     );
     row(
-        &format!("additional threads compared with ten tenants ({few})"),
-        many.saturating_sub(few) as f64,
+        &format!("additional threads compared with ten tenants ({few_tenants})"),
+        many_tenants.saturating_sub(few_tenants) as f64,
         0.0,
         "",
     );
@@ -253,8 +243,8 @@ fn write_tokens(home: &Path, number: u64) -> Vec<String> {
         .status()
         .unwrap();
     let path = home.join("tokens.json");
-    let mut book: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let sample = book["tokens"][0].clone();
+    let mut tokens_file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let sample = tokens_file["tokens"][0].clone();
     let prefix = treering_server::access_tokens::PREFIX;
     let secrets: Vec<String> =
         (0..number).map(|number| format!("{prefix}_{number:08x}_{:064x}", number * 7919)).collect();
@@ -265,8 +255,8 @@ fn write_tokens(home: &Path, number: u64) -> Vec<String> {
         token["hash"] = json!(blake3::hash(secret.as_bytes()).to_hex().to_string());
         token
     };
-    book["tokens"] = secrets.iter().enumerate().map(token).collect();
-    std::fs::write(path, book.to_string()).unwrap();
+    tokens_file["tokens"] = secrets.iter().enumerate().map(token).collect();
+    std::fs::write(path, tokens_file.to_string()).unwrap();
     secrets
 }
 
@@ -318,13 +308,13 @@ fn work(address: &str, number: usize, stop: &AtomicBool, stored: &AtomicU64) -> 
             break;
         }
         let entry = json!({ "type": "turn", "user": sentence(number + turn * 31), "assistant": sentence(turn + number * 17) });
-        let (ok, took) =
+        let (ok, elapsed) =
             post("/v1/append", &json!({ "key": format!("client-{number}"), "entries": [entry] }));
         stored.fetch_add(u64::from(ok), Ordering::Relaxed);
-        seen.appends.push(took);
+        seen.appends.push(elapsed);
         let words = format!("{} {}", WORDS[turn % 12], WORDS[(number + 3) % 12]);
-        let (found, took) = post("/v1/search", &json!({ "query": words, "limit": 5 }));
-        seen.searches.push(took);
+        let (found, elapsed) = post("/v1/search", &json!({ "query": words, "limit": 5 }));
+        seen.searches.push(elapsed);
         seen.errors += u64::from(!ok) + u64::from(!found);
     }
     seen
@@ -361,14 +351,15 @@ fn report(home: &Path, all: &mut Seen, sizes: &[u64], stored: u64, lasting: Dura
     let verified = treering(home, &["--json", "verify"]).output().unwrap();
     let verified: Value = serde_json::from_slice(&verified.stdout).unwrap();
     assert_eq!(verified["clean"], true, "{verified}");
-    let lost = 2 * stored as i64 - verified["messages"].as_i64().unwrap();
-    row("acknowledged messages that are missing", lost.abs() as f64, 0.0, "");
+    let missing = 2 * stored as i64 - verified["messages"].as_i64().unwrap();
+    row("acknowledged messages that are missing", missing.abs() as f64, 0.0, "");
     // The caches are full after a third of the time; later growth is due to the stored turns.
     let (warm, end) =
         (sizes[sizes.len() / 3] as f64 / 1024.0, sizes[sizes.len() - 1] as f64 / 1024.0);
     println!(
         "  resident memory: {warm:.0} MiB after a third of the time, {end:.0} MiB at the end; {stored} turns stored"
     );
-    let grown = (end - warm) * 1024.0 * 1024.0 / (stored as f64 * 2.0 * 2.0 / 3.0).max(1.0);
-    row("resident bytes per message stored after that", grown, 1000.0, "B");
+    let bytes_per_message =
+        (end - warm) * 1024.0 * 1024.0 / (stored as f64 * 2.0 * 2.0 / 3.0).max(1.0);
+    row("resident bytes per message stored after that", bytes_per_message, 1000.0, "B");
 }

@@ -25,12 +25,12 @@ fn main() {
 
 /// The messages of the sample, with their roles.
 fn texts() -> Vec<(Role, String)> {
-    let said = SAMPLE.lines().filter_map(|line| {
+    let turns = SAMPLE.lines().filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         let role = line.get("role")?.as_str()?.parse().ok()?;
         Some((role, line.get("text")?.as_str()?.to_owned()))
     });
-    let texts: Vec<_> = said.filter(|(_, text)| !text.is_empty()).collect();
+    let texts: Vec<_> = turns.filter(|(_, text)| !text.is_empty()).collect();
     assert!(texts.len() > 200, "the sample has changed: {}", texts.len());
     texts
 }
@@ -51,12 +51,12 @@ fn incoming(texts: &[(Role, String)], from: usize, count: usize) -> EntryBatch {
 }
 
 /// Appends to a conversation up to a length, one batch at a time.
-fn grow(memory: &Engine, texts: &[(Role, String)], from: usize, until: usize) -> ConversationId {
-    const PORTION: usize = 500;
+fn grow(engine: &Engine, texts: &[(Role, String)], from: usize, until: usize) -> ConversationId {
+    const BATCH: usize = 500;
     let mut id = None;
-    for start in (from..until).step_by(PORTION) {
-        let portion = incoming(texts, start, PORTION.min(until - start));
-        id = Some(memory.append(portion).unwrap().conversation.id);
+    for start in (from..until).step_by(BATCH) {
+        let batch = incoming(texts, start, BATCH.min(until - start));
+        id = Some(engine.append(batch).unwrap().conversation.id);
     }
     id.unwrap()
 }
@@ -72,29 +72,29 @@ fn open(home: &std::path::Path) -> Engine {
 
 /// The cost of planning one more message: all reads and decisions, no writes.
 fn planning(texts: &[(Role, String)]) {
-    const TRIES: usize = 4000;
+    const SAMPLES: usize = 4000;
     println!("{:<44}{:>12}{:>10}{:>10}", "planning one more message", "p50", "ratio", "goal");
     let home = tempfile::tempdir().unwrap();
-    let memory = open(home.path());
-    let worker = Worker::new(memory.clone()).unwrap();
+    let engine = open(home.path());
+    let worker = Worker::new(engine.clone()).unwrap();
     let (mut length, mut base) = (0, None);
     for goal in [1_000, 10_000, 100_000] {
-        grow(&memory, texts, length, goal);
+        grow(&engine, texts, length, goal);
         length = goal;
         worker.run(&JobScope::default(), &|_, _| {}).unwrap();
-        let times = (0..TRIES).map(|number| {
+        let times = (0..SAMPLES).map(|number| {
             let one = incoming(texts, length + number % 97, 1);
             let start = Instant::now();
-            memory.preview(one).unwrap();
+            engine.preview(one).unwrap();
             start.elapsed()
         });
         let p50 = median(times.collect());
         let base = *base.get_or_insert(p50);
         let ratio = p50.as_secs_f64() / base.as_secs_f64();
         let missed = if ratio > 1.5 { "  MISSED" } else { "" };
-        let what = format!("  in a conversation of {goal} messages");
+        let label = format!("  in a conversation of {goal} messages");
         println!(
-            "{what:<44}{:>9.1} µs{ratio:>10.2}{:>10}{missed}",
+            "{label:<44}{:>9.1} µs{ratio:>10.2}{:>10}{missed}",
             p50.as_secs_f64() * 1e6,
             "≤ 1.5"
         );
@@ -105,24 +105,24 @@ fn planning(texts: &[(Role, String)]) {
 fn building(texts: &[(Role, String)]) {
     const LENGTH: usize = 100_000;
     let home = tempfile::tempdir().unwrap();
-    let memory = open(home.path());
-    let id = grow(&memory, texts, 0, LENGTH);
+    let engine = open(home.path());
+    let id = grow(&engine, texts, 0, LENGTH);
     let start = Instant::now();
-    let worked =
-        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-    let took = start.elapsed();
-    assert!(memory.jobs(&JobFilter::of(id)).unwrap().is_empty());
-    let tree = memory.tree_stats(Some(id)).unwrap();
-    let speed = LENGTH as f64 / took.as_secs_f64();
-    let missed = if speed < 2000.0 { "  MISSED" } else { "" };
+    let run_report =
+        Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let elapsed = start.elapsed();
+    assert!(engine.jobs(&JobFilter::of(id)).unwrap().is_empty());
+    let tree = engine.tree_stats(Some(id)).unwrap();
+    let messages_per_second = LENGTH as f64 / elapsed.as_secs_f64();
+    let missed = if messages_per_second < 2000.0 { "  MISSED" } else { "" };
     println!(
         "\n{:<44}{:>12}{:>10}{:>10}",
         "building the tree over 100,000 messages", "messages/s", "nodes", "goal"
     );
     println!(
-        "  {:<42}{speed:>12.0}{:>10}{:>10}{missed}",
-        format!("in {took:.1?}"),
-        worked.done,
+        "  {:<42}{messages_per_second:>12.0}{:>10}{:>10}{missed}",
+        format!("in {elapsed:.1?}"),
+        run_report.done,
         "≥ 2,000"
     );
     for level in &tree.levels {

@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod home;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use home::run_with_input;
 use serde_json::{Value, json};
 
 const AGENTS: [&str; 5] = ["claude-code", "cursor", "codex", "opencode", "claude-desktop"];
@@ -56,15 +58,8 @@ impl UserHome {
     }
 
     fn hook_with(&self, options: &[&str], agent: &str, input: &str) -> (String, String) {
-        let mut child = self
-            .command(&[options, &["hook", agent]].concat())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        let mut command = self.command(&[options, &["hook", agent]].concat());
+        let Output { status, stdout, stderr } = run_with_input(&mut command, input);
         assert_eq!(status.code(), Some(0), "{agent}: {}", String::from_utf8_lossy(&stderr));
         (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
     }
@@ -135,7 +130,7 @@ fn uninstall_restores_files_byte_for_byte() {
                     .as_array()
                     .unwrap()
                     .iter()
-                    .all(|file| file["what"] == "unchanged")
+                    .all(|file| file["action"] == "unchanged")
             );
             assert_eq!(person.files(), once, "{agent}: put in twice is put in once");
         }
@@ -182,8 +177,8 @@ fn uninstall_keeps_later_changes() {
 
 #[test]
 fn uninstall_from_another_path_restores_files_byte_for_byte() {
-    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let moved = elsewhere.path().join("treering");
+    let other_folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let moved = other_folder.path().join("treering");
     fs::hard_link(env!("CARGO_BIN_EXE_treering"), &moved).unwrap();
     for person in [UserHome::new(), with_existing_settings()] {
         let before = person.files();
@@ -265,39 +260,39 @@ fn configured_agent_folders_are_used() {
         ("codex", "CODEX_HOME", ["config.toml", "hooks.json"]),
         ("opencode", "XDG_CONFIG_HOME", ["opencode/opencode.json", "opencode/plugins/treering.js"]),
     ] {
-        let named = tempfile::tempdir().unwrap();
+        let config_folder = tempfile::tempdir().unwrap();
         let run = |verb| {
             let mut command = person.command(&[verb, agent, "--yes"]);
             assert!(
-                command.env(variable, named.path()).output().unwrap().status.success(),
+                command.env(variable, config_folder.path()).output().unwrap().status.success(),
                 "{agent}"
             );
         };
         run("install");
         for file in files {
-            let text = fs::read_to_string(named.path().join(file)).unwrap();
+            let text = fs::read_to_string(config_folder.path().join(file)).unwrap();
             assert!(text.contains("treering"), "{agent}: {file}");
         }
         assert_eq!(person.files(), before, "{agent}");
         run("uninstall");
-        assert!(files.iter().all(|file| !named.path().join(file).exists()), "{agent}");
+        assert!(files.iter().all(|file| !config_folder.path().join(file).exists()), "{agent}");
     }
 }
 
 #[test]
 fn install_codex_explains_that_hooks_need_trust() {
     let person = with_existing_settings();
-    let noted = |args: &[&str]| String::from_utf8(person.run(args).stderr).unwrap();
-    assert!(noted(&["install", "codex", "--yes"]).contains("/hooks"));
-    assert!(!noted(&["uninstall", "codex", "--yes"]).contains("/hooks"));
-    assert!(!noted(&["install", "claude-code", "--yes"]).contains("/hooks"));
+    let stderr_of = |args: &[&str]| String::from_utf8(person.run(args).stderr).unwrap();
+    assert!(stderr_of(&["install", "codex", "--yes"]).contains("/hooks"));
+    assert!(!stderr_of(&["uninstall", "codex", "--yes"]).contains("/hooks"));
+    assert!(!stderr_of(&["install", "claude-code", "--yes"]).contains("/hooks"));
     person.ok(&["install", "codex", "--yes"]);
     let hooks: Value = serde_json::from_str(&person.read(".codex/hooks.json")).unwrap();
     for (event, seconds) in
         [("UserPromptSubmit", 30), ("Stop", 30), ("PreCompact", 30), ("SessionEnd", 3)]
     {
-        let ours = hooks["hooks"][event].as_array().unwrap().last().unwrap();
-        assert_eq!(ours["hooks"][0]["timeout"], seconds, "{hooks}");
+        let our_hook = hooks["hooks"][event].as_array().unwrap().last().unwrap();
+        assert_eq!(our_hook["hooks"][0]["timeout"], seconds, "{hooks}");
     }
 }
 
@@ -305,13 +300,11 @@ fn install_codex_explains_that_hooks_need_trust() {
 fn nothing_changes_without_confirmation() {
     let person = with_existing_settings();
     let before = person.files();
-    let shown = person.run(&["install", "claude-code", "--dry-run"]);
-    let shown = String::from_utf8(shown.stdout).unwrap();
+    let diff = person.run(&["install", "claude-code", "--dry-run"]);
+    let diff = String::from_utf8(diff.stdout).unwrap();
     assert!(
-        shown.contains("settings.json")
-            && shown.contains("+")
-            && shown.contains("hook claude-code"),
-        "{shown}"
+        diff.contains("settings.json") && diff.contains("+") && diff.contains("hook claude-code"),
+        "{diff}"
     );
     let refused = person.run(&["install", "claude-code"]);
     assert!(
@@ -336,7 +329,7 @@ fn transcript(agent: &str) -> PathBuf {
 fn growing_transcripts_are_captured_without_duplicates() {
     for agent in ["claude-code", "codex"] {
         let person = UserHome::new();
-        let whole = fs::read_to_string(transcript(agent)).unwrap();
+        let transcript_text = fs::read_to_string(transcript(agent)).unwrap();
         let path = person.home().join(transcript(agent).file_name().unwrap());
         let input =
             json!({ "session_id": "s", "transcript_path": path, "cwd": "/", "hook_event_name": "Stop" })
@@ -346,8 +339,8 @@ fn growing_transcripts_are_captured_without_duplicates() {
             (String::new(), String::new()),
             "a session without a transcript yet"
         );
-        let half = whole[..whole.len() / 2].rfind('\n').unwrap();
-        for text in [&whole[..=half], &whole, &whole] {
+        let half = transcript_text[..transcript_text.len() / 2].rfind('\n').unwrap();
+        for text in [&transcript_text[..=half], &transcript_text, &transcript_text] {
             fs::write(&path, text).unwrap();
             assert_eq!(
                 person.hook(agent, &input),
@@ -420,7 +413,7 @@ fn spooled_captures_are_stored_for_their_own_tenant() {
         json!({ "hook_event_name": "beforeSubmitPrompt", "conversation_id": text, "generation_id": "g", "prompt": text })
             .to_string()
     };
-    let said = |options: &[&str]| -> Vec<String> {
+    let stored_texts = |options: &[&str]| -> Vec<String> {
         let sessions = person.ok(&[options, &["sessions"]].concat());
         let slugs =
             sessions.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap().to_owned());
@@ -449,11 +442,11 @@ fn spooled_captures_are_stored_for_their_own_tenant() {
     fs::remove_file(&store).unwrap();
 
     fs::write(&settings, "tenant = \"cleo\"").unwrap();
-    assert_eq!(said(&["--tenant", "ana"]), ["also-ana", "of-ana"]);
-    assert_eq!(said(&[]), ["unsettled"], "the tenant that the settings name");
-    assert_eq!(said(&["--tenant", "default"]), ["mine"]);
-    assert_eq!(said(&["--tenant", ".."]), ["of-dots"]);
-    assert_eq!(said(&["--tenant", "bob"]), ["of-bob"]);
+    assert_eq!(stored_texts(&["--tenant", "ana"]), ["also-ana", "of-ana"]);
+    assert_eq!(stored_texts(&[]), ["unsettled"], "the tenant that the settings name");
+    assert_eq!(stored_texts(&["--tenant", "default"]), ["mine"]);
+    assert_eq!(stored_texts(&["--tenant", ".."]), ["of-dots"]);
+    assert_eq!(stored_texts(&["--tenant", "bob"]), ["of-bob"]);
 }
 
 #[test]
@@ -471,8 +464,8 @@ fn cursor_turns_are_captured_with_tool_calls() {
         "error_message": "no such file", "failure_type": "error", "duration": 3, "is_interrupt": false });
     for _ in 0..2 {
         person.hook("cursor", &event("beforeSubmitPrompt", json!({ "prompt": "Which port?" })));
-        let said = person.hook("cursor", &event("postToolUse", shell.clone()));
-        assert_eq!(said, (String::new(), String::new()), "nothing is said to the agent");
+        let printed = person.hook("cursor", &event("postToolUse", shell.clone()));
+        assert_eq!(printed, (String::new(), String::new()), "nothing is said to the agent");
         person.hook("cursor", &event("postToolUseFailure", read.clone()));
         person.hook("cursor", &event("afterAgentResponse", json!({ "text": "7410." })));
         person.hook("cursor", &event("stop", json!({ "status": "completed", "loop_count": 0 })));
@@ -532,8 +525,8 @@ fn opencode_sessions_are_captured_with_tool_calls() {
     person.hook("opencode", &input(&[&question, &answer]));
     let stats = person.ok(&["stats"]);
     assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(2), &json!(1)));
-    let shown = person.ok(&["show", "ports"]);
-    assert_eq!(shown["turns"][0]["steps"][1]["result"], "port = 7410", "{shown}");
+    let conversation = person.ok(&["show", "ports"]);
+    assert_eq!(conversation["turns"][0]["steps"][1]["result"], "port = 7410", "{conversation}");
 }
 
 #[test]
@@ -583,8 +576,11 @@ fn long_opencode_sessions_are_captured_completely() {
 fn a_hook_never_fails_the_agent() {
     let person = UserHome::new();
     for agent in AGENTS {
-        let (said, noted) = person.hook(agent, "not json");
-        assert!(said.is_empty() && noted.contains("did not capture"), "{agent}: {said} {noted}");
+        let (stdout, stderr) = person.hook(agent, "not json");
+        assert!(
+            stdout.is_empty() && stderr.contains("did not capture"),
+            "{agent}: {stdout} {stderr}"
+        );
         person.hook(agent, "{}");
     }
     person.put("memory", "a file where the folder should be");

@@ -28,7 +28,7 @@ fn streamed(pieces: &[&str]) -> String {
     body
 }
 
-fn whole(text: &str) -> ScriptedResponse {
+fn response(text: &str) -> ScriptedResponse {
     ScriptedResponse::json(&json!({
         "choices": [{ "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
         "usage": { "prompt_tokens": 60, "completion_tokens": 5 },
@@ -46,9 +46,9 @@ fn with_model(server: &FaultServer) -> Home {
     home
 }
 
-fn told(home: &Home) -> Vec<(String, String)> {
-    let shown = home.json(&["show"]);
-    let steps = shown["turns"]
+fn stored_messages(home: &Home) -> Vec<(String, String)> {
+    let conversation = home.json(&["show"]);
+    let steps = conversation["turns"]
         .as_array()
         .unwrap()
         .iter()
@@ -60,8 +60,8 @@ fn told(home: &Home) -> Vec<(String, String)> {
         .collect()
 }
 
-fn pairs(said: &[(&str, &str)]) -> Vec<(String, String)> {
-    said.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
+fn pairs(messages: &[(&str, &str)]) -> Vec<(String, String)> {
+    messages.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn chat_without_a_model_explains_how_to_configure_one() {
 fn a_question_is_answered_stored_and_remembered() {
     let server = FaultServer::start([
         ScriptedResponse::events(&streamed(&["On ", "7410", "\u{1b}[2J."])),
-        whole("Since March."),
+        response("Since March."),
     ]);
     let home = with_model(&server);
     let secret = "Which port does staging use? My key is AKIAIOSFODNN7EXAMPLE.";
@@ -98,7 +98,7 @@ fn a_question_is_answered_stored_and_remembered() {
     );
     assert_eq!((&answer["tokens_in"], &answer["model"]), (&json!(60), &json!("compatible/parrot")));
     assert_eq!(
-        told(&home),
+        stored_messages(&home),
         pairs(&[
             ("user", secret),
             ("assistant", "On 7410\u{1b}[2J."),
@@ -106,13 +106,16 @@ fn a_question_is_answered_stored_and_remembered() {
             ("assistant", "Since March."),
         ])
     );
-    let asked: Vec<Value> =
-        server.asked().iter().map(|asked| serde_json::from_str(&asked.body).unwrap()).collect();
+    let requests: Vec<Value> = server
+        .requests()
+        .iter()
+        .map(|request| serde_json::from_str(&request.body).unwrap())
+        .collect();
     assert_eq!(
-        (&asked[0]["stream"], &asked[0]["messages"][0]["role"]),
+        (&requests[0]["stream"], &requests[0]["messages"][0]["role"]),
         (&json!(true), &json!("system"))
     );
-    let second = asked[1]["messages"].as_array().unwrap();
+    let second = requests[1]["messages"].as_array().unwrap();
     assert!(
         second[1]["content"].as_str().unwrap().starts_with("Which port does staging use?"),
         "{second:?}"
@@ -120,7 +123,7 @@ fn a_question_is_answered_stored_and_remembered() {
     let last = second.last().unwrap()["content"].as_str().unwrap();
     assert!(last.ends_with("Since when is that port in use?"), "{last}");
     assert!(
-        server.asked().iter().all(|asked| !asked.body.contains("AKIAIOSFODNN7EXAMPLE")),
+        server.requests().iter().all(|request| !request.body.contains("AKIAIOSFODNN7EXAMPLE")),
         "the secret got out"
     );
     assert!(home.ok(&["verify"]).contains("no problems found"));
@@ -138,19 +141,19 @@ fn an_interrupted_answer_is_stored_and_reported() {
     let home = with_model(&server);
     let output = home.run(&["chat", "--say", "How high is the sill?"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("your message is stored"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("your message is stored"), "{stderr}");
     assert_eq!(
-        told(&home),
+        stored_messages(&home),
         pairs(&[("user", "How high is the sill?"), ("assistant", "The sill is 13")])
     );
     home.refuses(&["chat", "--last", "--say", "And now?"], &["401", "your message is stored"]);
-    assert_eq!(told(&home).last().unwrap().1, "And now?");
+    assert_eq!(stored_messages(&home).last().unwrap().1, "And now?");
 }
 
 #[test]
 fn piped_lines_become_turns_of_one_conversation() {
-    let server = FaultServer::start([whole("One."), whole("Two.")]);
+    let server = FaultServer::start([response("One."), response("Two.")]);
     let home = with_model(&server);
     let output = home.feed(&["--json", "chat", "--title", "Count with me"], "first\n\nsecond\n");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -162,5 +165,5 @@ fn piped_lines_become_turns_of_one_conversation() {
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["conversation"], lines[1]["conversation"]);
     assert_eq!(home.json(&["sessions"])[0]["slug"], "count-with-me");
-    assert_eq!(told(&home).len(), 4);
+    assert_eq!(stored_messages(&home).len(), 4);
 }

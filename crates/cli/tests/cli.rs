@@ -38,9 +38,9 @@ fn a_turn_is_appended_listed_shown_and_counted() {
     let cells: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(cells[..4], ["which-port-does-staging-use", "1", "2026-03-02", "08:41"]);
     assert_eq!(last, "  7410, since March.");
-    let shown = home.ok(&["show"]);
+    let output = home.ok(&["show"]);
     let expected = "Ana #0\n  Which port does staging use?\n  ⚙ grep {\"pattern\":\"port\"}\n    ✓ 7410\nassistant #1\n  7410, since March.\n";
-    assert!(shown.contains(expected), "{shown}");
+    assert!(output.contains(expected), "{output}");
     assert!(home.ok(&["stats"]).contains("tool calls"));
     assert!(
         home.ok(&["verify"])
@@ -62,8 +62,8 @@ fn every_command_prints_json() {
     let home = with_port();
     let id = home.json(&["sessions"])[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(id.len(), 32);
-    let shown = home.json(&["show", &id[..6]]);
-    assert_eq!(shown["turns"][0]["steps"][1]["args"]["pattern"], "port");
+    let output = home.json(&["show", &id[..6]]);
+    assert_eq!(output["turns"][0]["steps"][1]["args"]["pattern"], "port");
     assert_eq!(home.json(&["stats"])["messages"], 2);
     assert_eq!(home.json(&["verify"])["clean"], true);
     assert_eq!(home.json(&["config"])["settings"][0]["key"], "tenant");
@@ -162,8 +162,8 @@ fn a_terminal_of_80_columns_is_enough_and_shows_local_time() {
             assert!(width <= 80 || word > 60, "{args:?}: {width} columns: {line}");
         }
     }
-    let shown = in_terminal(&home, &["show", "tidewatch", "--limit", "1"]);
-    assert!(shown.contains("2026-03-02 03:41 EST"), "{shown}");
+    let output = in_terminal(&home, &["show", "tidewatch", "--limit", "1"]);
+    assert!(output.contains("2026-03-02 03:41 EST"), "{output}");
     assert_eq!(
         home.json(&["show", "--limit", "1"])["turns"][0]["started_at"],
         "2026-03-02T08:41:00Z"
@@ -173,12 +173,12 @@ fn a_terminal_of_80_columns_is_enough_and_shows_local_time() {
 #[test]
 fn conversations_are_found_by_folder() {
     let home = with_port();
-    let elsewhere = home.path().join("elsewhere");
-    std::fs::create_dir(&elsewhere).unwrap();
+    let other_folder = home.path().join("elsewhere");
+    std::fs::create_dir(&other_folder).unwrap();
     home.ok(&["append", "--text", "over there", "--cwd", "elsewhere"]);
     assert_eq!(home.json(&["sessions", "--cwd"]).as_array().unwrap().len(), 2, "and below");
-    let there = home.json(&["sessions", "--cwd", "./elsewhere/../elsewhere/"]);
-    assert_eq!(there[0]["slug"], "over-there");
+    let sessions = home.json(&["sessions", "--cwd", "./elsewhere/../elsewhere/"]);
+    assert_eq!(sessions[0]["slug"], "over-there");
     assert!(home.ok(&["sessions", "--cwd", "/nowhere"]).contains("/nowhere"));
 }
 
@@ -290,9 +290,9 @@ fn lines_on_standard_input_are_acknowledged_and_stored_once() {
         // Only the message without an external id is new in the second round.
         assert_eq!(added, if round == 0 { 4 } else { 1 });
     }
-    let shown = home.json(&["show", "streamed"]);
-    assert_eq!(shown["threads"][1]["fork_idx"], 0);
-    assert_eq!(shown["turns"][0]["steps"][1]["result"]["ok"], true);
+    let output = home.json(&["show", "streamed"]);
+    assert_eq!(output["threads"][1]["fork_idx"], 0);
+    assert_eq!(output["turns"][0]["steps"][1]["result"]["ok"], true);
     assert!(home.ok(&["verify"]).contains("no problems found"));
 }
 
@@ -311,13 +311,13 @@ fn a_line_is_stored_or_refused() {
             let acknowledged: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(acknowledged["messages"].as_array().unwrap().len(), messages, "{line}");
         }
-        let shown = home.json(&["show", "--last", "1"]).to_string();
-        assert!(shown.contains(&format!("\"text\":\"{text}\"")), "{line}: {shown}");
+        let output = home.json(&["show", "--last", "1"]).to_string();
+        assert!(output.contains(&format!("\"text\":\"{text}\"")), "{line}: {output}");
     }
     for line in [r#"{"role":"user"}"#, r#"{"role":"user","message":"hi"}"#, r#"{"type":"turn"}"#] {
         let output = home.feed(&["append", "--key", "k"], &format!("{line}\n"));
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && complaint.contains("line 1"), "{line}: {complaint}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains("line 1"), "{line}: {error}");
     }
 }
 
@@ -351,7 +351,7 @@ fn an_export_round_trips() {
 #[test]
 fn the_demo_runs_and_leaves_nothing_behind() {
     let home = Home::new();
-    let told = home.ok(&["demo"]);
+    let output = home.ok(&["demo"]);
     for word in [
         "first  import: 279 messages",
         "second import: 0 messages",
@@ -359,7 +359,7 @@ fn the_demo_runs_and_leaves_nothing_behind() {
         "no problems found",
         "treering demo --keep",
     ] {
-        assert!(told.contains(word), "{told}");
+        assert!(output.contains(word), "{output}");
     }
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     home.ok(&["demo", "--keep", "kept"]);
@@ -380,9 +380,9 @@ fn a_context_is_printed_in_every_format() {
         serde_json::from_str(&home.ok(&["context", "--format", "messages", "--budget", "500"]))
             .unwrap();
     assert_eq!(messages[0]["role"], "system");
-    let whole = home.json(&["context", "--budget", "500"]);
-    assert!(whole["receipt"]["tokens"].as_u64().unwrap() <= 500);
-    assert_eq!(whole["receipt"]["gate"]["degraded"], false);
+    let context = home.json(&["context", "--budget", "500"]);
+    assert!(context["receipt"]["tokens"].as_u64().unwrap() <= 500);
+    assert_eq!(context["receipt"]["gate"]["degraded"], false);
     home.refuses(&["context", "--profile", "best"], &["code-review"]);
     home.refuses(&["context", "--budget", "7"], &["at least"]);
     home.refuses(&["context", "--as-of", "99"], &["turns"]);
@@ -408,9 +408,9 @@ fn hostile_text_stays_data_in_every_output_format() {
     }
     for budget in ["300", "600", "4000"] {
         let args = ["context", "--query", "how high is the sill", "--budget", budget];
-        let whole = home.json(&args);
-        let (mut told, mut said) = (0, 0);
-        for section in whole["sections"].as_array().unwrap() {
+        let context = home.json(&args);
+        let (mut shown, mut user_items) = (0, 0);
+        for section in context["sections"].as_array().unwrap() {
             for item in section["items"].as_array().unwrap() {
                 let text = item["text"].as_str().unwrap();
                 let (head, quoted) = text.trim_end().split_once('\n').unwrap();
@@ -418,11 +418,11 @@ fn hostile_text_stays_data_in_every_output_format() {
                 let lines = quoted.split(['\n', '\r', '\u{2028}', '\u{2029}', '\u{85}']);
                 assert!(lines.into_iter().all(|line| line.starts_with('>')), "{text:?}");
                 assert!(!text.contains('\u{1b}'), "{text:?}");
-                told += usize::from(text.contains("obey"));
-                said += usize::from(item["said"] == attack && item["role"] == "user");
+                shown += usize::from(text.contains("obey"));
+                user_items += usize::from(item["message_text"] == attack && item["role"] == "user");
             }
         }
-        assert!(told > 0 && said <= told, "{budget}: the attack is not even there");
+        assert!(shown > 0 && user_items <= shown, "{budget}: the attack is not even there");
         let args: Vec<&str> = args.iter().chain(&["--format", "messages"]).copied().collect();
         let messages: Value = serde_json::from_str(&home.ok(&args)).unwrap();
         for message in messages.as_array().unwrap() {

@@ -52,7 +52,7 @@ impl ProviderHome {
         (output.status.success(), serde_json::from_slice(&output.stdout).unwrap())
     }
 
-    fn say(&self) {
+    fn append_turn(&self) {
         let user = "Ana put the gauge of Kerzavel into src/tide.rs on 9 December 2025, where it reads the tide every 20 \
                     minutes and writes what it read to the ledger of the harbour office in town.";
         let assistant = "It is served on port 7410 now, because 7400 was taken by the harbour office, and 3 months of \
@@ -61,9 +61,9 @@ impl ProviderHome {
     }
 }
 
-fn check<'a>(found: &'a Value, what: &str) -> &'a Value {
+fn check<'a>(found: &'a Value, name: &str) -> &'a Value {
     let checks = found["checks"].as_array().unwrap();
-    checks.iter().find(|check| check["what"] == what).unwrap_or(&Value::Null)
+    checks.iter().find(|check| check["name"] == name).unwrap_or(&Value::Null)
 }
 
 /// A response with these words that reports 1,000 tokens in and 100 out.
@@ -90,8 +90,8 @@ fn a_healthy_home_passes_every_check() {
     assert!(
         check(&found, "summaries")["found"].as_str().unwrap().contains("compatible/m-1 answers")
     );
-    assert_eq!(server.asked().len(), 1);
-    home.say();
+    assert_eq!(server.requests().len(), 1);
+    home.append_turn();
     let (healthy, found) = home.doctor(&[]);
     assert!(
         healthy && check(&found, "store")["found"].as_str().unwrap().contains("healthy, schema 8"),
@@ -101,9 +101,9 @@ fn a_healthy_home_passes_every_check() {
         (&check(&found, "index")["state"], &check(&found, "vectors")["state"]),
         (&json!("fine"), &json!("fine"))
     );
-    let asked = server.asked().len();
+    let requests = server.requests().len();
     assert!(home.doctor(&["--offline"]).0);
-    assert_eq!(server.asked().len(), asked);
+    assert_eq!(server.requests().len(), requests);
     assert!(home.ok(&["doctor"]).contains("✓ store"), "{}", home.ok(&["doctor"]));
 }
 
@@ -114,7 +114,7 @@ fn doctor_reports_its_own_failed_writes() {
     let server = FaultServer::start([answer("ready")]);
     let more = "[chat]\nmodel = \"compatible/m-2\"\n[spend]\nday_tokens = 100000000\n";
     let home = ProviderHome::new(&server, more);
-    home.say();
+    home.append_turn();
     // Enough space for the WAL index and little more.
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\"";
     let program = env!("CARGO_BIN_EXE_treering");
@@ -136,17 +136,17 @@ fn doctor_reports_its_own_failed_writes() {
 fn processes_of_a_home_share_a_quota() {
     let server = FaultServer::start([answer("ready")]);
     let home = ProviderHome::new(&server, "");
-    home.say();
-    let asked = server.asked().len();
+    home.append_turn();
+    let requests = server.requests().len();
     let doctor = || home.doctor(&["--set", "providers.compatible.requests_per_minute=2"]).1;
     let found: Vec<Value> = std::thread::scope(|threads| {
         let doctors: Vec<_> = (0..5).map(|_| threads.spawn(doctor)).collect();
         doctors.into_iter().map(|doctor| doctor.join().unwrap()).collect()
     });
     let with = |words: &str| {
-        let says =
+        let is_about =
             |found: &&Value| check(found, "summaries")["found"].as_str().unwrap().contains(words);
-        found.iter().filter(says).count()
+        found.iter().filter(is_about).count()
     };
     assert_eq!(
         (
@@ -156,7 +156,7 @@ fn processes_of_a_home_share_a_quota() {
         (2, 3),
         "{found:?}"
     );
-    assert_eq!(server.asked().len(), asked + 2);
+    assert_eq!(server.requests().len(), requests + 2);
     assert_eq!(
         with("is used up"),
         found.iter().filter(|found| check(found, "summaries")["state"] == "waits").count()
@@ -170,8 +170,8 @@ fn problems_are_reported_with_a_fix() {
     let home = ProviderHome::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
     let (healthy, found) = home.doctor(&[]);
     assert!(!healthy && found["healthy"] == false);
-    for what in ["summaries", "vectors"] {
-        let check = check(&found, what);
+    for name in ["summaries", "vectors"] {
+        let check = check(&found, name);
         assert_eq!(check["state"], "broken", "{found}");
         assert!(check["found"].as_str().unwrap().contains("bad key"), "{found}");
         assert!(
@@ -199,11 +199,11 @@ fn problems_are_reported_with_a_fix() {
 #[test]
 fn spending_fallbacks_and_ungrounded_facts_are_shown() {
     // One ungrounded detail among several facts is accepted and reported.
-    let told = "Ana put the gauge of Kerzavel into src/tide.rs; it reads every 20 minutes and is served on port 7410 by Bertrand.";
-    let server = FaultServer::start([summary(told)]);
+    let summary_text = "Ana put the gauge of Kerzavel into src/tide.rs; it reads every 20 minutes and is served on port 7410 by Bertrand.";
+    let server = FaultServer::start([summary(summary_text)]);
     let caps = "[spend]\nconversation_tokens = 1000\n[spend.prices]\n\"compatible/m-1\" = { input = 1, output = 10 }\n";
     let home = ProviderHome::new(&server, caps);
-    home.say();
+    home.append_turn();
     home.ok(&["work"]);
     let more = "Then Bob asked who reads the ledger, since nobody in the office does, and Ana said that the town pays for \
                 it, which is reason enough to go on writing to it until somebody complains about the cost of paper and ink, which the clerk counts once every week.";
@@ -239,7 +239,7 @@ fn spending_fallbacks_and_ungrounded_facts_are_shown() {
             .unwrap()
             .contains("1000 tokens for this conversation")
     );
-    assert!(status["stand_ins"].as_u64().unwrap() >= 1, "{status}");
+    assert!(status["fallback_nodes"].as_u64().unwrap() >= 1, "{status}");
     let words = home.ok(&["status", "gauge"]);
     for word in ["by the fallback", "$0.002", "cap of 1000 tokens", "treering update"] {
         assert!(words.contains(word), "{words}");
@@ -268,7 +268,7 @@ fn eval_uses_the_provider_settings() {
     let output = home.run(&["eval", path.to_str().unwrap()]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && errors.contains("bad key"), "{errors}");
-    assert!(!server.asked().is_empty());
+    assert!(!server.requests().is_empty());
 }
 
 /// Servers on loopback are reached directly.
@@ -288,18 +288,18 @@ fn remote_servers_are_reached_through_the_proxy() {
     };
     through(&home);
     assert!(
-        proxy.asked().iter().all(|asked| asked.path.starts_with('/')),
+        proxy.requests().iter().all(|request| request.path.starts_with('/')),
         "loopback is reached directly"
     );
-    let direct = proxy.asked().len();
+    let direct = proxy.requests().len();
     let file = home.path().join("treering.toml");
-    let elsewhere =
+    let remote_config =
         std::fs::read_to_string(&file).unwrap().replace(proxy.url(), "http://models.invalid/v1");
-    std::fs::write(&file, elsewhere).unwrap();
+    std::fs::write(&file, remote_config).unwrap();
     through(&home);
-    let asked = proxy.asked();
-    assert!(asked.len() > direct, "the proxy is asked");
-    assert!(asked[direct].path.contains("models.invalid"), "{:?}", asked[direct]);
+    let requests = proxy.requests();
+    assert!(requests.len() > direct, "the proxy is asked");
+    assert!(requests[direct].path.contains("models.invalid"), "{:?}", requests[direct]);
 }
 
 /// The fallback writes the summaries, and `doctor` and `logs` report the reason.
@@ -315,7 +315,7 @@ fn a_broken_prompt_does_not_stop_capture() {
             && check(&found, "prompts")["found"].as_str().unwrap().contains("detailed.md is empty"),
         "{found}"
     );
-    home.say();
+    home.append_turn();
     assert_eq!(home.json(&["stats"])["messages"], 2);
     home.ok(&["work"]);
     let logged = home.ok(&["logs"]);

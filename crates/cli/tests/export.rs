@@ -24,7 +24,7 @@ const TITLES: [&str; 6] =
 
 /// A generated conversation.
 #[derive(Debug, Clone)]
-struct Made {
+struct SampleConversation {
     title: Option<&'static str>,
     renamed: bool,
     state: ConversationState,
@@ -33,14 +33,14 @@ struct Made {
     entries: Vec<Entry>,
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn sample() -> impl Strategy<Value = SampleConversation> {
     let state = prop::sample::select(ConversationState::ALL.to_vec());
     let policies =
         vec![vec![], vec!["preset=turns", "window_chars=5000"], vec!["length@2=3-4 sentences"]];
     let title = prop::option::weighted(0.8, prop::sample::select(TITLES.to_vec()));
     let policy = prop::sample::select(policies);
     (title, any::<bool>(), state, policy, any::<bool>(), conversation(14)).prop_map(
-        |(title, renamed, state, policy, key, entries)| Made {
+        |(title, renamed, state, policy, key, entries)| SampleConversation {
             title,
             renamed,
             state,
@@ -73,14 +73,14 @@ fn odd_entries(at: Timestamp) -> Vec<Entry> {
             external_id: None,
         })
     };
-    let mut odd = NewMessage::new(Role::Assistant, "odd \u{0}", at);
-    odd.author = Some(String::new());
-    odd.parts = Some(null());
+    let mut unusual = NewMessage::new(Role::Assistant, "odd \u{0}", at);
+    unusual.author = Some(String::new());
+    unusual.parts = Some(null());
     let mut kept = NewMessage::new(Role::Tool, "\u{fffd}", at.plus_micros(1));
     kept.parts = Some(Json::new("{\"b\": 1.0,\n \"a\": \"\\ud83d\"}").unwrap());
     vec![
         call(null(), result(null(), None)).into(),
-        Entry::message(ThreadName::main(), odd),
+        Entry::message(ThreadName::main(), unusual),
         call(Json::new("[1, 2]").unwrap(), result(null(), Some(false))).into(),
         call(Json::string("x"), result(Json::string("y"), None)).into(),
         call(Json::string("open"), None).into(),
@@ -92,43 +92,43 @@ fn odd_entries(at: Timestamp) -> Vec<Entry> {
 }
 
 fn append(
-    memory: &Engine,
-    about: NewConversation,
+    engine: &Engine,
+    new_conversation: NewConversation,
     entries: Vec<Entry>,
 ) -> treering_core::Conversation {
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(about),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries,
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().conversation
+    engine.append(incoming).unwrap().conversation
 }
 
 /// Creates conversations in a home; the last is empty and the one before it holds `odd_entries`.
-fn fill(home: &Home, conversations: &[Made]) {
-    let memory = treering::open_engine(home.path()).unwrap();
-    for (number, made) in conversations.iter().enumerate() {
-        let about = NewConversation {
-            external_id: made.key.then(|| ExternalId::new(format!("key-{number}")).unwrap()),
-            title: made.title.map(str::to_owned),
+fn fill(home: &Home, conversations: &[SampleConversation]) {
+    let engine = treering::open_engine(home.path()).unwrap();
+    for (number, sample) in conversations.iter().enumerate() {
+        let new_conversation = NewConversation {
+            external_id: sample.key.then(|| ExternalId::new(format!("key-{number}")).unwrap()),
+            title: sample.title.map(str::to_owned),
             title_source: TitleSource::Source,
             participants: vec!["Zoé".into()],
             cwd: Some("/srv/../srv/tides".into()),
             project_path: Some("/srv".into()),
             ..NewConversation::default()
         };
-        let id = append(&memory, about, made.entries.clone()).id;
-        if made.renamed {
-            memory.rename(id, &format!("Renamed {number}")).unwrap();
+        let id = append(&engine, new_conversation, sample.entries.clone()).id;
+        if sample.renamed {
+            engine.rename(id, &format!("Renamed {number}")).unwrap();
         }
-        let policy = made.policy.iter().map(|it| it.parse().unwrap()).collect();
-        memory.set_policy(id, policy).unwrap();
-        memory.set_state(id, made.state).unwrap();
+        let policy = sample.policy.iter().map(|it| it.parse().unwrap()).collect();
+        engine.set_policy(id, policy).unwrap();
+        engine.set_state(id, sample.state).unwrap();
     }
     let at = "2026-03-02T08:41:00.000007Z".parse().unwrap();
-    append(&memory, NewConversation::default(), odd_entries(at));
+    append(&engine, NewConversation::default(), odd_entries(at));
     append(
-        &memory,
+        &engine,
         NewConversation { slug: Some("x".into()), ..NewConversation::default() },
         Vec::new(),
     );
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(10))]
 
     #[test]
-    fn an_imported_export_is_the_same(conversations in prop::collection::vec(made(), 1..7)) {
+    fn an_imported_export_is_the_same(conversations in prop::collection::vec(sample(), 1..7)) {
         let (home, copy) = (Home::new(), Home::new());
         fill(&home, &conversations);
         let export = home.ok(&["export"]);
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_conversations_does_not_matter(conversations in prop::collection::vec(made(), 2..6)) {
+    fn the_order_of_conversations_does_not_matter(conversations in prop::collection::vec(sample(), 2..6)) {
         let (home, copy) = (Home::new(), Home::new());
         fill(&home, &conversations);
         let export = home.ok(&["export"]);
@@ -182,13 +182,13 @@ proptest! {
 
 /// Turns, order and counts, which an export does not state.
 fn facts(home: &Home) -> Vec<String> {
-    let memory = treering::open_engine(home.path()).unwrap();
+    let engine = treering::open_engine(home.path()).unwrap();
     let fact = |session: treering_engine::ListedConversation| {
         let (it, turns) = (&session.conversation, Span::starting(TurnNo(0), 1000));
-        let turns = memory.turns(it.id, turns).unwrap();
+        let turns = engine.turns(it.id, turns).unwrap();
         format!("{:?} {:?} {:?} {:?} {turns:?}", it.totals, it.last_activity, it.threads, it.policy)
     };
-    memory
+    engine
         .listed_conversations(&ConversationFilter::all(100))
         .unwrap()
         .into_iter()
@@ -209,14 +209,17 @@ fn a_slug_that_is_taken_gets_the_next_number_and_is_reported() {
     let (home, export) = with_x("One?");
     let (other, _) = with_x("Two?");
     let report = import(&other, &export);
-    assert_eq!(report["total"]["slugs_changed"], json!([{ "wanted": "x", "given": "x-2" }]));
+    assert_eq!(report["total"]["slugs_changed"], json!([{ "requested": "x", "assigned": "x-2" }]));
     // A numbered slug continues with the next number.
     home.ok(&["append", "--title", "x", "--user", "Three?"]);
     let report = import(&other, &home.ok(&["export"]));
-    assert_eq!(report["total"]["slugs_changed"], json!([{ "wanted": "x-2", "given": "x-3" }]));
+    assert_eq!(
+        report["total"]["slugs_changed"],
+        json!([{ "requested": "x-2", "assigned": "x-3" }])
+    );
     fs::write(home.path().join("other.jsonl"), other.ok(&["export"])).unwrap();
-    let said = home.ok(&["import", "--no-tree", "other.jsonl"]);
-    assert!(said.contains("slug x is taken; the new conversation is x-3"), "{said}");
+    let output = home.ok(&["import", "--no-tree", "other.jsonl"]);
+    assert!(output.contains("slug x is taken; the new conversation is x-3"), "{output}");
 }
 
 #[test]
@@ -242,9 +245,15 @@ fn local_changes_survive_an_import() {
     home.ok(&["append", "mine", "--user", "Three?", "--assistant", "No."]);
     home.ok(&["close", "mine"]);
     assert_eq!(import(&copy, &home.ok(&["export"]))["total"]["messages_new"], 2);
-    let ours = copy.ok(&["export"]);
-    assert!(ours.contains(r#""slug":"ours","title":"Ours","naming":"person""#), "{ours}");
-    assert!(ours.contains(r#""state":"open""#) && ours.contains("window_chars=5000"), "{ours}");
+    let exported = copy.ok(&["export"]);
+    assert!(
+        exported.contains(r#""slug":"ours","title":"Ours","title_source":"person""#),
+        "{exported}"
+    );
+    assert!(
+        exported.contains(r#""state":"open""#) && exported.contains("window_chars=5000"),
+        "{exported}"
+    );
 }
 
 #[test]
@@ -255,7 +264,9 @@ fn exports_of_the_first_version_are_read() {
 {"type":"message","idx":0,"role":"user","text":"When?","at":"2026-03-02T08:41:00Z"}
 "#;
     import(&home, export);
-    assert_eq!(home.ok(&["export"]), export.replace("\"version\":1", "\"version\":3"));
+    let expected =
+        export.replace("\"version\":1", "\"version\":3").replace("\"naming\"", "\"title_source\"");
+    assert_eq!(home.ok(&["export"]), expected);
 }
 
 #[test]
@@ -273,8 +284,8 @@ fn unknown_fields_are_refused_by_name() {
         r#"{"type":"turn","user":"x","tool_calls":[{"name":"x","label":1}]}"#,
     ] {
         let output = home.feed(&["append"], line);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("`label"), "{line}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains("`label"), "{line}: {stderr}");
     }
     assert_eq!(home.ok(&["export"]).lines().count(), 1);
     let line =
@@ -308,6 +319,6 @@ fn an_export_is_readable_by_its_owner_only() {
     home.refuses(&["export", "-o", "/dev/null"], &["not a regular file"]);
     let names =
         fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
-    let ours: Vec<String> = names.filter(|name| name.contains("jsonl")).collect();
-    assert_eq!(ours, ["all.jsonl"]);
+    let files: Vec<String> = names.filter(|name| name.contains("jsonl")).collect();
+    assert_eq!(files, ["all.jsonl"]);
 }

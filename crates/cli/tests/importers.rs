@@ -56,7 +56,7 @@ impl Fixture {
 
 /// A temporary store, and a folder for the files to import.
 struct ImportHome {
-    memory: Engine,
+    engine: Engine,
     folder: TempDir,
 }
 
@@ -64,12 +64,12 @@ impl ImportHome {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
-        let memory = treering::open_engine_with(
+        let engine = treering::open_engine_with(
             &home,
             treering::Options { sync: Sync::Normal, ..Default::default() },
         )
         .unwrap();
-        Self { memory, folder }
+        Self { engine, folder }
     }
 
     /// A home with every fixture imported.
@@ -81,7 +81,7 @@ impl ImportHome {
     }
 
     /// Writes a file with the modification time [`MODIFIED`].
-    fn place(&self, name: &str, content: &[u8]) -> PathBuf {
+    fn write_source(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.folder.path().join("files").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
@@ -95,26 +95,26 @@ impl ImportHome {
     }
 
     fn run(&self, files: &[PathBuf], options: ImportOptions) -> ImportReport {
-        Importer { engine: &self.memory, options }.run(files, |_| ()).unwrap()
+        Importer { engine: &self.engine, options }.run(files, |_| ()).unwrap()
     }
 
     fn import(&self, name: &str, content: &[u8], format: Option<Format>) -> FileReport {
-        let file = self.place(name, content);
+        let file = self.write_source(name, content);
         let options = ImportOptions { format, ..ImportOptions::default() };
         self.run(&[file], options).files.remove(0)
     }
 
     fn import_all(&self, options: ImportOptions) -> ImportReport {
-        let place = |it: Fixture| {
-            self.place(&format!("{}/{}", it.format.as_str(), it.name), it.text.as_bytes())
+        let write_fixture = |it: Fixture| {
+            self.write_source(&format!("{}/{}", it.format.as_str(), it.name), it.text.as_bytes())
         };
-        let files: Vec<PathBuf> = Fixture::all().into_iter().map(place).collect();
+        let files: Vec<PathBuf> = Fixture::all().into_iter().map(write_fixture).collect();
         self.run(&files, options)
     }
 
     fn conversations(&self) -> Vec<Conversation> {
         let sessions =
-            self.memory.listed_conversations(&ConversationFilter::all(usize::MAX >> 1)).unwrap();
+            self.engine.listed_conversations(&ConversationFilter::all(usize::MAX >> 1)).unwrap();
         sessions.into_iter().map(|session| session.conversation).collect()
     }
 
@@ -125,16 +125,16 @@ impl ImportHome {
             lines.push(jsonl::line(item).unwrap());
             Ok::<(), treering::Error>(())
         };
-        self.memory.export(&[], take).unwrap();
+        self.engine.export(&[], take).unwrap();
         lines.join("\n") + "\n"
     }
 
     fn turns(&self, conversation: &Conversation) -> Vec<WholeTurn> {
-        self.memory.turns(conversation.id, Span::starting(TurnNo(0), 1000)).unwrap()
+        self.engine.turns(conversation.id, Span::starting(TurnNo(0), 1000)).unwrap()
     }
 
     fn is_sound(&self) -> bool {
-        self.memory.verify(|_| ()).unwrap().is_clean()
+        self.engine.verify(|_| ()).unwrap().is_clean()
     }
 }
 
@@ -151,10 +151,9 @@ fn counts(report: &ImportReport) -> String {
 fn readable(home: &ImportHome, report: &FileReport) -> String {
     let mut out = String::new();
     for conversation in home.conversations() {
-        let Conversation { slug, title, title_source: naming, participants, cwd, .. } =
-            &conversation;
+        let Conversation { slug, title, title_source, participants, cwd, .. } = &conversation;
         writeln!(out, "conversation {slug}").unwrap();
-        writeln!(out, "  title: {} ({})", title.as_deref().unwrap_or("–"), naming.as_str())
+        writeln!(out, "  title: {} ({})", title.as_deref().unwrap_or("–"), title_source.as_str())
             .unwrap();
         let identity = conversation.external_id.as_ref().unwrap().to_string();
         writeln!(out, "  identity: {}", preview(&identity, 40)).unwrap();
@@ -172,24 +171,27 @@ fn readable(home: &ImportHome, report: &FileReport) -> String {
             writeln!(out, "  turn {} in {}{open}", turn.turn.no.0, turn.turn.thread).unwrap();
             for step in turn.items() {
                 match step {
-                    TurnItem::Message(message) => writeln!(out, "    {}", said(message)).unwrap(),
+                    TurnItem::Message(message) => {
+                        writeln!(out, "    {}", describe_message(message)).unwrap();
+                    }
                     TurnItem::ToolCall(call) => writeln!(out, "    {}", called(call)).unwrap(),
                 }
             }
         }
     }
-    for (why, count) in &report.skipped {
-        writeln!(out, "passed over: {count} {why}").unwrap();
+    for (reason, count) in &report.skipped {
+        writeln!(out, "passed over: {count} {reason}").unwrap();
     }
     out
 }
 
-fn said(message: &Message) -> String {
-    let said = &message.body;
-    let author = said.author.as_ref().map(|author| format!(" ({author})")).unwrap_or_default();
-    let parts = said.parts.as_ref().map(|parts| format!(" + {}", preview(parts.as_str(), 60)));
-    let text = preview(&said.text, 100);
-    let head = format!("#{} {}{author}, {}: {text}", message.idx.0, said.role, moment(said.at));
+fn describe_message(message: &Message) -> String {
+    let body = &message.body;
+    let author = body.author.as_ref().map(|author| format!(" ({author})")).unwrap_or_default();
+    let parts = body.parts.as_ref().map(|parts| format!(" + {}", preview(parts.as_str(), 60)));
+    let text = preview(&body.text, 100);
+    let head =
+        format!("#{} {}{author}, {}: {text}", message.idx.0, body.role, format_time(body.at));
     head + &parts.unwrap_or_default()
 }
 
@@ -198,13 +200,18 @@ fn called(it: &ToolCall) -> String {
     let outcome = call.outcome.as_ref().map_or("waiting".into(), |outcome| {
         let success =
             outcome.success.map_or("unknown", |success| if success { "ok" } else { "failed" });
-        let took = outcome.duration_ms.map(|ms| format!(" in {ms} ms")).unwrap_or_default();
-        format!("{success}{took}: {}", preview(&outcome.result.to_text(), 80))
+        let duration = outcome.duration_ms.map(|ms| format!(" in {ms} ms")).unwrap_or_default();
+        format!("{success}{duration}: {}", preview(&outcome.result.to_text(), 80))
     });
-    format!("→ {}, {}: {} → {outcome}", call.name, moment(call.at), preview(call.args.as_str(), 80))
+    format!(
+        "→ {}, {}: {} → {outcome}",
+        call.name,
+        format_time(call.at),
+        preview(call.args.as_str(), 80)
+    )
 }
 
-fn moment(at: Timestamp) -> String {
+fn format_time(at: Timestamp) -> String {
     if u128::try_from(at.as_micros()).unwrap() == MODIFIED.as_micros() {
         "undated".into()
     } else {
@@ -215,7 +222,7 @@ fn moment(at: Timestamp) -> String {
 /// The earlier, partial states of a growing source, and its final state.
 struct PartialSources {
     parts: Vec<String>,
-    whole: String,
+    complete: String,
 }
 
 impl PartialSources {
@@ -238,7 +245,7 @@ impl PartialSources {
             parts.push(text[..end].to_owned());
         }
         parts.pop();
-        Self { parts, whole: text.to_owned() }
+        Self { parts, complete: text.to_owned() }
     }
 
     /// Cut at every change of speaker.
@@ -256,7 +263,7 @@ impl PartialSources {
             }
             end += line.len();
         }
-        Self { parts, whole: text.to_owned() }
+        Self { parts, complete: text.to_owned() }
     }
 
     /// An array, cut after every item.
@@ -265,25 +272,25 @@ impl PartialSources {
         let write = |items: &[Value]| serde_json::to_string(items).unwrap();
         Self {
             parts: (0..items.len()).map(|count| write(&items[..count])).collect(),
-            whole: write(&items),
+            complete: write(&items),
         }
     }
 
     /// A trajectory, cut after every step: an action and its result.
     fn by_step(text: &str) -> Self {
-        let whole: Value = serde_json::from_str(text).unwrap();
-        let history = whole["history"].as_array().unwrap();
+        let complete: Value = serde_json::from_str(text).unwrap();
+        let history = complete["history"].as_array().unwrap();
         let is_tool = |entry: &Value| entry["role"] == "tool";
         let mut parts = Vec::new();
         for count in (0..history.len()).filter(|count| history[..*count].last().is_none_or(is_tool))
         {
             let steps = history[..count].iter().filter(|entry| is_tool(entry)).count();
-            let mut part = whole.clone();
+            let mut part = complete.clone();
             part["history"].as_array_mut().unwrap().truncate(count);
             part["trajectory"].as_array_mut().unwrap().truncate(steps);
             parts.push(part.to_string());
         }
-        Self { parts, whole: whole.to_string() }
+        Self { parts, complete: complete.to_string() }
     }
 }
 
@@ -323,16 +330,16 @@ fn importing_twice_changes_nothing() {
 #[test]
 fn importing_a_part_and_then_the_whole_gives_the_whole() {
     for fixture in Fixture::all() {
-        let PartialSources { parts, whole } = PartialSources::of(&fixture);
+        let PartialSources { parts, complete } = PartialSources::of(&fixture);
         assert!(!parts.is_empty(), "{}", fixture.path.display());
         let at_once = ImportHome::new();
-        assert_eq!(at_once.import(&fixture.name, whole.as_bytes(), None).error, None);
+        assert_eq!(at_once.import(&fixture.name, complete.as_bytes(), None).error, None);
         let expected = at_once.export();
-        let all = at_once.import(&fixture.name, whole.as_bytes(), None).known;
+        let all = at_once.import(&fixture.name, complete.as_bytes(), None).known;
         for part in parts {
             let home = ImportHome::new();
             home.import(&fixture.name, part.as_bytes(), None);
-            let report = home.import(&fixture.name, whole.as_bytes(), None);
+            let report = home.import(&fixture.name, complete.as_bytes(), None);
             assert_eq!(report.error, None);
             check(&fixture, &part, &home.export(), &expected);
             // Import the part again, like an old copy: nothing is new, and a title older than the
@@ -357,8 +364,8 @@ fn check(fixture: &Fixture, part: &str, found: &str, expected: &str) {
 }
 
 fn difference(found: &str, expected: &str) -> String {
-    let both = found.lines().zip(expected.lines());
-    let first = both.into_iter().find(|(found, expected)| found != expected);
+    let pairs = found.lines().zip(expected.lines());
+    let first = pairs.into_iter().find(|(found, expected)| found != expected);
     let (found, expected) = first.unwrap_or(("fewer or more lines", ""));
     format!("\n  found    {found}\n  expected {expected}")
 }
@@ -383,12 +390,12 @@ fn inventory(home: &ImportHome) -> Vec<String> {
 /// The export of a message tree as it was after each of its messages, oldest first. The main path
 /// of an earlier state may be a branch now, so only texts are compared, not positions.
 fn younger_trees(fixture: &Fixture) -> Vec<String> {
-    let whole: Vec<Value> = serde_json::from_str(&fixture.text).unwrap();
+    let complete: Vec<Value> = serde_json::from_str(&fixture.text).unwrap();
     let mut parts = Vec::new();
-    for (place, conversation) in whole.iter().enumerate() {
+    for (index, conversation) in complete.iter().enumerate() {
         let mut younger = |part: Value| {
             let mut part = vec![part];
-            part.splice(0..0, whole[..place].iter().cloned());
+            part.splice(0..0, complete[..index].iter().cloned());
             parts.push(serde_json::to_string(&part).unwrap());
         };
         if let Some(nodes) = conversation["mapping"].as_object() {
@@ -416,13 +423,13 @@ fn younger_trees(fixture: &Fixture) -> Vec<String> {
 #[test]
 fn a_grown_message_tree_loses_and_duplicates_nothing() {
     for fixture in [Fixture::of(Format::ChatGpt, ""), Fixture::of(Format::ClaudeAi, "")] {
-        let whole = PartialSources::by_item(&fixture.text).whole;
+        let complete = PartialSources::by_item(&fixture.text).complete;
         let at_once = ImportHome::new();
-        at_once.import(&fixture.name, whole.as_bytes(), None);
+        at_once.import(&fixture.name, complete.as_bytes(), None);
         for part in younger_trees(&fixture) {
             let home = ImportHome::new();
             assert_eq!(home.import(&fixture.name, part.as_bytes(), None).error, None);
-            assert_eq!(home.import(&fixture.name, whole.as_bytes(), None).error, None);
+            assert_eq!(home.import(&fixture.name, complete.as_bytes(), None).error, None);
             assert_eq!(
                 inventory(&home),
                 inventory(&at_once),
@@ -430,9 +437,9 @@ fn a_grown_message_tree_loses_and_duplicates_nothing() {
                 fixture.name,
                 part.len()
             );
-            let grown = home.export();
+            let extended = home.export();
             home.import(&fixture.name, part.as_bytes(), None);
-            check(&fixture, &part, &home.export(), &grown);
+            check(&fixture, &part, &home.export(), &extended);
             assert!(home.is_sound());
         }
     }
@@ -454,11 +461,11 @@ fn a_lone_surrogate_is_readable_and_kept() {
 #[test]
 fn an_export_round_trips() {
     let export = ImportHome::full().export();
-    let fresh = ImportHome::new();
-    let report = fresh.import("export.jsonl", export.as_bytes(), None);
+    let other_home = ImportHome::new();
+    let report = other_home.import("export.jsonl", export.as_bytes(), None);
     assert_eq!((report.error, report.format), (None, Some(Format::Treering)));
-    assert!(fresh.export() == export, "{}", difference(&fresh.export(), &export));
-    assert!(fresh.is_sound());
+    assert!(other_home.export() == export, "{}", difference(&other_home.export(), &export));
+    assert!(other_home.is_sound());
 }
 
 #[test]
@@ -497,8 +504,8 @@ fn older_conversations_are_skipped() {
 fn unreadable_sources_are_explained_and_change_nothing() {
     let check = |name: &str, content: &[u8], format: Option<Format>, words: &[&str]| {
         let home = ImportHome::new();
-        let good = Fixture::of(Format::OpenAi, "messages.json");
-        home.import(&good.name, good.text.as_bytes(), None);
+        let valid = Fixture::of(Format::OpenAi, "messages.json");
+        home.import(&valid.name, valid.text.as_bytes(), None);
         let before = home.export();
         let report = home.import(name, content, format);
         let error = report.error.clone().unwrap_or_else(|| format!("no error: {report:#?}"));
@@ -507,7 +514,7 @@ fn unreadable_sources_are_explained_and_change_nothing() {
         }
         assert_eq!(home.export(), before, "{name}");
         assert!(home.is_sound());
-        assert!(!home.import(&good.name, good.text.as_bytes(), None).is_new());
+        assert!(!home.import(&valid.name, valid.text.as_bytes(), None).is_new());
     };
     let text = |format: Format, name: &str| Fixture::of(format, name).text;
     let chatgpt = text(Format::ChatGpt, "");
@@ -557,11 +564,11 @@ fn unreadable_sources_are_explained_and_change_nothing() {
 #[test]
 fn a_damaged_file_does_not_stop_the_import_of_its_folder() {
     let home = ImportHome::new();
-    let good = Fixture::of(Format::Markdown, "bold");
+    let valid = Fixture::of(Format::Markdown, "bold");
     let files = [
-        home.place("a.json", b"{"),
-        home.place("b.md", good.text.as_bytes()),
-        home.place("c.md", b"\xff"),
+        home.write_source("a.json", b"{"),
+        home.write_source("b.md", valid.text.as_bytes()),
+        home.write_source("c.md", b"\xff"),
     ];
     let report = home.run(&files, ImportOptions::default());
     assert_eq!(errors(&report).len(), 2);

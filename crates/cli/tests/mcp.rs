@@ -6,7 +6,7 @@ mod endpoints;
 
 use std::time::Duration;
 
-use endpoints::{McpClient, assert_given_back, await_asked, fill, ok, summarised_by};
+use endpoints::{McpClient, assert_given_back, await_request, fill, ok, summarised_by};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
@@ -60,14 +60,14 @@ fn the_call_of_the_source_documents_is_taken() {
 fn an_agent_remembers_searches_and_drills_down() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
-    let told = client.ok(
+    let reply = client.ok(
         "remember",
         &json!({ "key": "day", "title": "Tidewatch", "user": "Which port does staging use?",
             "assistant": "7410, since March.", "external_id": "t1",
             "tool_calls": [{ "name": "grep", "args": { "q": "port" }, "result": "port = 7410", "success": true }] }),
     );
     assert_eq!(
-        (&told["created"], &told["messages"], &told["tool_calls"]),
+        (&reply["created"], &reply["messages"], &reply["tool_calls"]),
         (&json!(true), &json!([0, 1]), &json!(1))
     );
     let again = client.ok(
@@ -80,10 +80,10 @@ fn an_agent_remembers_searches_and_drills_down() {
     let found = client.ok("search", &json!({ "query": "staging port", "limit": 5 }));
     let hit =
         found["hits"].as_array().unwrap().iter().find(|hit| hit["id"] == "tidewatch#0").unwrap();
-    let whole = client.ok("expand", &json!({ "id": hit["id"] }));
-    assert!(whole["text"].as_str().unwrap().contains("Which port"), "{whole}");
-    assert!(whole["down"].to_string().contains("port = 7410"), "{whole}");
-    assert_eq!(whole["after"], "tidewatch#1");
+    let expanded = client.ok("expand", &json!({ "id": hit["id"] }));
+    assert!(expanded["text"].as_str().unwrap().contains("Which port"), "{expanded}");
+    assert!(expanded["down"].to_string().contains("port = 7410"), "{expanded}");
+    assert_eq!(expanded["after"], "tidewatch#1");
 
     let context = client.ok("context", &json!({ "query": "staging port", "max_tokens": 800 }));
     assert!(
@@ -134,9 +134,9 @@ fn a_long_job_has_an_id_progress_and_a_log() {
     fill(&mut client, "k", 60);
     let updated = client.ok("summaries.update", &json!({ "full": true, "wait": true }));
     assert_eq!((&updated["jobs_left"], &updated["jobs_failed"]), (&json!(0), &json!(0)));
-    let told: Vec<f64> =
+    let progress: Vec<f64> =
         client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
-    assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
+    assert!(progress.is_sorted_by(|one, next| one < next), "{progress:?}");
     assert!(client.notes.iter().all(|note| note["params"]["progressToken"] == 7));
     let log = log_of(&mut client, &updated);
     assert!(
@@ -197,8 +197,8 @@ fn errors_suggest_the_next_step() {
     check(&mut client, "summaries_update", json!({ "level": 99 }), &["99"]);
     let unknown = client.reply("tools/call", &json!({ "name": "forget", "arguments": {} }));
     assert!(unknown["error"]["message"].as_str().unwrap().contains("remember"), "{unknown}");
-    let nowhere = client.reply("resources/read", &json!({ "uri": "conversation://nowhere" }));
-    assert!(nowhere["error"]["message"].as_str().unwrap().contains("nowhere"), "{nowhere}");
+    let unknown = client.reply("resources/read", &json!({ "uri": "conversation://nowhere" }));
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("nowhere"), "{unknown}");
     client.end();
 }
 
@@ -207,9 +207,9 @@ fn values_beyond_the_schema_limits_are_rejected() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     let calls = |count: usize, name: usize| vec![json!({ "name": "n".repeat(name) }); count];
-    let most =
+    let max_calls =
         json!({ "user": "u", "tool_calls": calls(200, 200), "external_id": "e".repeat(100) });
-    assert_eq!(client.ok("remember", &most)["tool_calls"], 200);
+    assert_eq!(client.ok("remember", &max_calls)["tool_calls"], 200);
     for (arguments, words) in [
         (
             json!({ "user": "u", "tool_calls": calls(201, 1) }),
@@ -226,8 +226,8 @@ fn values_beyond_the_schema_limits_are_rejected() {
         ),
         (json!({ "user": "u".repeat(4_000_001) }), ["user has 4000001", "the maximum is 4000000"]),
     ] {
-        let told = client.refused("remember", &arguments);
-        assert!(words.iter().chain(&["Next step:"]).all(|word| told.contains(word)), "{told}");
+        let reply = client.refused("remember", &arguments);
+        assert!(words.iter().chain(&["Next step:"]).all(|word| reply.contains(word)), "{reply}");
     }
     assert_eq!(client.ok("status", &json!({}))["turns"], 1, "nothing else was stored");
     client.end();
@@ -253,9 +253,9 @@ fn every_progress_notification_increases() {
     let status = client.ok("status", &json!({ "max_tokens": 400 }));
     assert!(status["left_out"].as_u64().unwrap() > 0, "{status}");
     assert!(status.to_string().chars().count() < 400 * 6, "{status}");
-    let told: Vec<f64> =
+    let progress: Vec<f64> =
         client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
-    assert!(!told.is_empty() && told.is_sorted_by(|one, next| one < next), "{told:?}");
+    assert!(!progress.is_empty() && progress.is_sorted_by(|one, next| one < next), "{progress:?}");
     client.stop();
 }
 
@@ -293,8 +293,8 @@ fn a_conversation_is_read_in_pages_of_limited_size() {
     let calls = vec![json!({ "name": "read", "result": "again and again ".repeat(100) }); 200];
     client
         .ok("remember", &json!({ "key": "k2", "title": "Wide", "user": "u", "tool_calls": calls }));
-    let wide = read(&mut client, "conversation://wide");
-    assert!(wide["steps_left_out"].as_u64().unwrap() > 0, "{wide}");
+    let view = read(&mut client, "conversation://wide");
+    assert!(view["steps_left_out"].as_u64().unwrap() > 0, "{view}");
     client.end();
 }
 
@@ -316,8 +316,8 @@ fn tools_resources_and_prompts_are_described_and_readable() {
             (&json!("object"), &json!("object"))
         );
         for (name, property) in tool["inputSchema"]["properties"].as_object().unwrap() {
-            let told = property.to_string().contains("\"description\"");
-            assert!(told, "{}.{name} has no description", tool["name"]);
+            let is_described = property.to_string().contains("\"description\"");
+            assert!(is_described, "{}.{name} has no description", tool["name"]);
         }
         let text = tool.to_string();
         assert!(!text.contains("#/components"), "{text}");
@@ -355,9 +355,12 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     assert!(
         summary["messages"][0]["content"]["text"].as_str().unwrap().contains("never instructions")
     );
-    let begun = json!({ "ref": { "type": "ref/prompt", "name": "recall" }, "argument": { "name": "conversation", "value": "que" } });
+    let partial = json!({ "ref": { "type": "ref/prompt", "name": "recall" }, "argument": { "name": "conversation", "value": "que" } });
     assert_eq!(
-        client.ask("completion/complete", &begun)["completion"]["values"].as_array().unwrap().len(),
+        client.ask("completion/complete", &partial)["completion"]["values"]
+            .as_array()
+            .unwrap()
+            .len(),
         1
     );
     client.end();
@@ -369,9 +372,9 @@ fn several_processes_share_a_home() {
     let mut clients: Vec<McpClient> = (0..3).map(|_| McpClient::start(home.path())).collect();
     for turn in 0..30 {
         for (number, client) in clients.iter_mut().enumerate() {
-            let said =
+            let text =
                 format!("client {number} says word{number}x{turn}. {}", "And so on. ".repeat(30));
-            client.ok("remember", &json!({ "key": "shared", "user": said, "assistant": "Noted." }));
+            client.ok("remember", &json!({ "key": "shared", "user": text, "assistant": "Noted." }));
         }
     }
     for client in &mut clients {
@@ -389,12 +392,13 @@ fn several_processes_share_a_home() {
 fn a_waiting_call_reports_progress_and_can_be_canceled() {
     let home = tempfile::tempdir().unwrap();
     // With an unreachable summarizer, jobs stay queued and contexts wait for them.
-    let nowhere = [
+    let invalid_settings = [
         "summarize.provider=ollama",
         "summarize.model=none",
         "providers.ollama.base_url=http://127.0.0.1:9",
     ];
-    let options: Vec<&str> = nowhere.iter().flat_map(|setting| ["--set", setting]).collect();
+    let options: Vec<&str> =
+        invalid_settings.iter().flat_map(|setting| ["--set", setting]).collect();
     let mut client = McpClient::start_with(home.path(), &options);
     fill(&mut client, "k", 20);
     let params = json!({ "name": "context", "arguments": {}, "_meta": { "progressToken": "p" } });
@@ -427,14 +431,14 @@ fn sigterm_stops_the_server_despite_an_open_client_and_a_hanging_provider() {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut client = McpClient::start_with(home.path(), &options);
     fill(&mut client, "k", 20);
-    await_asked(&provider, 0);
+    await_request(&provider, 0);
     client.stop();
     assert_given_back(home.path());
 
     // A hanging provider does not delay the exit when the client disconnects either.
-    let before = provider.asked().len();
+    let before = provider.requests().len();
     let client = McpClient::start_with(home.path(), &options);
-    await_asked(&provider, before);
+    await_request(&provider, before);
     client.end();
     assert_given_back(home.path());
 }

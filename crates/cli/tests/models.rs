@@ -37,14 +37,14 @@ fn question() -> ChatRequest {
 #[test]
 fn chat_answers_at_once_and_streams() {
     let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
-    let whole = chat.complete(&question()).unwrap();
-    assert!(whole.text.chars().any(char::is_alphabetic), "{whole:?}");
-    assert!(whole.usage.tokens_in > 10 && (1..=24).contains(&whole.usage.tokens_out), "{whole:?}");
-    assert!(matches!(whole.finish_reason, FinishReason::Complete | FinishReason::Truncated));
-    let mut heard = Vec::new();
-    let streamed = chat.stream(&question(), &mut |piece| heard.push(piece.to_owned())).unwrap();
-    assert_eq!(heard.concat(), streamed.text);
-    assert!(heard.len() > 1, "{heard:?}");
+    let reply = chat.complete(&question()).unwrap();
+    assert!(reply.text.chars().any(char::is_alphabetic), "{reply:?}");
+    assert!(reply.usage.tokens_in > 10 && (1..=24).contains(&reply.usage.tokens_out), "{reply:?}");
+    assert!(matches!(reply.finish_reason, FinishReason::Complete | FinishReason::Truncated));
+    let mut received = Vec::new();
+    let streamed = chat.stream(&question(), &mut |piece| received.push(piece.to_owned())).unwrap();
+    assert_eq!(received.concat(), streamed.text);
+    assert!(received.len() > 1, "{received:?}");
     assert!(streamed.usage.tokens_out > 0, "{streamed:?}");
 }
 
@@ -67,7 +67,7 @@ fn embeddings_reflect_meaning() {
 #[test]
 fn the_agent_loop_remembers_earlier_turns() {
     let home = tempfile::tempdir().unwrap();
-    let memory = treering::open_engine(home.path()).unwrap();
+    let engine = treering::open_engine(home.path()).unwrap();
     let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
     let settings = AgentOptions {
         instructions: Some("You answer in one short sentence.".into()),
@@ -76,21 +76,21 @@ fn the_agent_loop_remembers_earlier_turns() {
         temperature: Some(0.0),
         ..AgentOptions::default()
     };
-    let agent = Agent::new(memory.clone(), chat, settings).unwrap();
+    let agent = Agent::new(engine.clone(), chat, settings).unwrap();
     let target = AppendTarget::FindOrCreate(NewConversation::default());
     let incoming =
         EntryBatch { target, entries: Vec::new(), replay_detection: ReplayDetection::None };
-    let id = memory.append(incoming).unwrap().conversation.id;
+    let id = engine.append(incoming).unwrap().conversation.id;
     agent.ask(id, "My boat is called Argoat and lies at berth 12.").unwrap();
-    let mut heard = String::new();
+    let mut received = String::new();
     let reply = agent
-        .ask_streaming(id, "Where does my boat Argoat lie?", &mut |piece| heard.push_str(piece))
+        .ask_streaming(id, "Where does my boat Argoat lie?", &mut |piece| received.push_str(piece))
         .unwrap();
-    assert_eq!(heard, reply.text);
+    assert_eq!(received, reply.text);
     assert!(reply.context.markdown().contains("lies at berth 12"), "{}", reply.context.markdown());
     assert!(reply.usage.tokens_in > 60, "{:?}", reply.usage);
     println!("it remembers: {}", reply.text);
-    assert_eq!(memory.find(&id.to_string()).unwrap().totals.messages, 4);
+    assert_eq!(engine.find(&id.to_string()).unwrap().totals.messages, 4);
 }
 
 /// A fixed time, so that the model is given the same prompt in every run.
@@ -119,11 +119,11 @@ fn open(home: &Path, embed: EmbedOptions) -> Engine {
 #[test]
 fn a_conversation_is_captured_summarized_and_found() {
     let home = tempfile::tempdir().unwrap();
-    let memory = open(
+    let engine = open(
         home.path(),
         EmbedOptions { model: format!("compatible/{MODEL}"), ..EmbedOptions::default() },
     );
-    let said = [
+    let messages = [
         (
             Role::User,
             "Which port does the tide gauge of Kerzavel use? The old one, 7400, is taken by the harbour office.",
@@ -144,36 +144,36 @@ fn a_conversation_is_captured_summarized_and_found() {
     let message = |(role, text): (Role, &str)| {
         Entry::message(ThreadName::main(), NewMessage::new(role, text, then()))
     };
-    let entries = said.map(message).into();
+    let entries = messages.map(message).into();
     let target = AppendTarget::FindOrCreate(NewConversation::default());
-    let id = memory
+    let id = engine
         .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
         .unwrap()
         .conversation
         .id;
-    memory.set_state(id, ConversationState::Closed).unwrap();
+    engine.set_state(id, ConversationState::Closed).unwrap();
     let failed = std::sync::Mutex::new(Vec::new());
-    let worker = Worker::new(memory.clone()).unwrap();
-    let worked = worker
-        .run(&JobScope::default(), &|job, ran| {
-            if let treering_engine::JobOutcome::Failed(error) = ran {
+    let worker = Worker::new(engine.clone()).unwrap();
+    let report = worker
+        .run(&JobScope::default(), &|job, outcome| {
+            if let treering_engine::JobOutcome::Failed(error) = outcome {
                 failed.lock().unwrap().push(format!("{}: {error}", job.kind));
             }
         })
         .unwrap();
     assert_eq!(*failed.lock().unwrap(), Vec::<String>::new());
-    assert!(worked.done >= 4, "{worked:?}");
+    assert!(report.done >= 4, "{report:?}");
 
-    let nodes = memory.tree(id).unwrap().nodes;
+    let nodes = engine.tree(id).unwrap().nodes;
     assert_eq!(nodes.len(), 1);
-    let log = memory
+    let log = engine
         .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
         .unwrap();
     let written = log.iter().find(|line| line.text.contains("done by")).unwrap();
     println!("{}\n{}", nodes[0].content.overview, written.text);
     let (by, model) = (nodes[0].provenance.by.as_str(), format!("compatible/{MODEL}"));
     assert!(by == model || by == format!("extractive for {model}"), "{by}");
-    let spent = memory.spend(Some(id)).unwrap().account.conversation;
+    let spent = engine.spend(Some(id)).unwrap().account.conversation;
     println!("{spent}");
     assert!(
         spent.calls >= 3 && spent.tokens_in > 100 && spent.tokens_out > 10,
@@ -181,13 +181,13 @@ fn a_conversation_is_captured_summarized_and_found() {
     );
     assert_eq!(spent.unpriced, spent.calls, "nobody knows what it costs");
     let query = Query { text: "tide gauge port".into(), limit: 5, ..Query::default() };
-    let answer = memory.search(&query).unwrap();
+    let answer = engine.search(&query).unwrap();
     assert!(
         !answer.hits.is_empty() && answer.lexical_only_reason.is_none(),
         "{:?}",
         answer.lexical_only_reason
     );
-    assert!(memory.verify(|_| ()).unwrap().problems.is_empty());
+    assert!(engine.verify(|_| ()).unwrap().problems.is_empty());
 }
 
 /// A small model fails now and then, and then the fallback writes. Its summaries of a few lines
@@ -195,8 +195,8 @@ fn a_conversation_is_captured_summarized_and_found() {
 #[test]
 fn summaries_of_the_model_are_accepted() {
     let home = tempfile::tempdir().unwrap();
-    let memory = open(home.path(), EmbedOptions::default());
-    let talks = [
+    let engine = open(home.path(), EmbedOptions::default());
+    let conversations = [
         [
             "The bakery opens too late for me. Where else can I get bread?",
             "The market in the old town sells bread from seven in the morning.",
@@ -210,22 +210,22 @@ fn summaries_of_the_model_are_accepted() {
             "Dark blue hides the scratches. Two coats are enough.",
         ],
     ];
-    for talk in talks {
+    for turn in conversations {
         let message =
             |(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
-        let entries = [Role::User, Role::Assistant].into_iter().zip(talk).map(message).collect();
+        let entries = [Role::User, Role::Assistant].into_iter().zip(turn).map(message).collect();
         let target = AppendTarget::FindOrCreate(NewConversation::default());
-        let stored = memory
+        let stored = engine
             .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
             .unwrap();
-        memory.set_state(stored.conversation.id, ConversationState::Closed).unwrap();
+        engine.set_state(stored.conversation.id, ConversationState::Closed).unwrap();
     }
-    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-    let sessions = memory.listed_conversations(&ConversationFilter::all(9)).unwrap();
+    Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let sessions = engine.listed_conversations(&ConversationFilter::all(9)).unwrap();
     let nodes =
-        sessions.iter().flat_map(|session| memory.tree(session.conversation.id).unwrap().nodes);
+        sessions.iter().flat_map(|session| engine.tree(session.conversation.id).unwrap().nodes);
     let nodes: Vec<Node> = nodes.collect();
-    for line in memory
+    for line in engine
         .job_events(&JobEventFilter { conversation: None, job_prefix: None, limit: 99 })
         .unwrap()
     {

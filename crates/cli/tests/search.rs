@@ -52,28 +52,28 @@ fn hits(home: &Home, args: &[&str]) -> Vec<Value> {
 fn acknowledged_turns_are_found_by_another_process() {
     let home = Home::new();
     let mut writers = [AppendProcess::begin(&home, "quay"), AppendProcess::begin(&home, "lock")];
-    let things = [
+    let objects = [
         "the sluice gate",
         "un câble d'amarrage",
         "rate_limit_per_minute",
         "潮位の記録",
         "version 4.17",
     ];
-    for (round, thing) in things.iter().enumerate() {
-        for (writer, place) in writers.iter_mut().zip(["quay", "lock"]) {
-            let user = format!("{place} {round}: please look after {thing}");
-            let call = json!({ "name": "note", "args": { "about": format!("{place}_{round}") }, "result": "kept" });
+    for (round, object) in objects.iter().enumerate() {
+        for (writer, location) in writers.iter_mut().zip(["quay", "lock"]) {
+            let user = format!("{location} {round}: please look after {object}");
+            let call = json!({ "name": "note", "args": { "about": format!("{location}_{round}") }, "result": "kept" });
             let idx = writer
                 .store(&json!({ "type": "turn", "user": user, "assistant": "Done.", "tool_calls": [call] }));
-            let found = hits(&home, &[thing]);
+            let found = hits(&home, &[object]);
             let this =
                 found.iter().find(|hit| hit["snippet"].as_str().unwrap().contains(&user)).unwrap();
             assert_eq!(
                 (this["idx"].as_u64(), this["level"].as_u64()),
                 (Some(idx), Some(0)),
-                "{thing}"
+                "{object}"
             );
-            let called = hits(&home, &[&format!("{place}_{round}")]);
+            let called = hits(&home, &[&format!("{location}_{round}")]);
             assert!(called.iter().any(|hit| hit["call"] == "note"), "{called:?}");
         }
     }
@@ -84,16 +84,16 @@ fn acknowledged_turns_are_found_by_another_process() {
 #[test]
 fn filters_are_exact() {
     let home = Home::new();
-    let said = |tenant: &str, key: &str, author: &str, at: &str| {
+    let append = |tenant: &str, key: &str, author: &str, at: &str| {
         let text = format!("{author} of {tenant} in {key} asks about the harbour dredger");
         home.ok(&[
             "--tenant", tenant, "append", "--key", key, "--title", key, "--author", author, "--at",
             at, "--text", &text,
         ]);
     };
-    said("north", "spring", "Ana", "2026-03-02T08:00:00Z");
-    said("north", "autumn", "Yann", "2026-10-02T08:00:00Z");
-    said("south", "spring", "Juno", "2026-03-02T08:00:00Z");
+    append("north", "spring", "Ana", "2026-03-02T08:00:00Z");
+    append("north", "autumn", "Yann", "2026-10-02T08:00:00Z");
+    append("south", "spring", "Juno", "2026-03-02T08:00:00Z");
     let authors = |args: &[&str]| -> Vec<String> {
         let args: Vec<&str> = ["harbour dredger"].iter().chain(args).copied().collect();
         let mut authors: Vec<String> = hits(&home, &args)
@@ -143,8 +143,8 @@ fn hits_link_to_the_nodes_above_and_below() {
     let child = home.json(&["expand", &children[0]]);
     assert!(ids(&child["up"]).contains(&group["node"].as_str().unwrap().to_owned()));
     assert!(!ids(&child["down"]).is_empty());
-    let shown = home.ok(&["search", "tide predictions", "--level", "2", "--explain"]);
-    assert!(shown.contains("level 2") && shown.contains(" + "), "{shown}");
+    let output = home.ok(&["search", "tide predictions", "--level", "2", "--explain"]);
+    assert!(output.contains("level 2") && output.contains(" + "), "{output}");
     assert!(!ids(&home.json(&["expand", "tidewatch"])["down"]).is_empty());
     home.refuses(&["expand", "l1-ffffffff"], &["l1-ffffffff"]);
 }
@@ -153,7 +153,7 @@ fn hits_link_to_the_nodes_above_and_below() {
 fn reindex_status_names_the_model_in_use() {
     let home = Home::demo();
     let status = home.json(&["reindex", "--status"]);
-    assert_eq!(status["model"], status["wanted"]);
+    assert_eq!(status["model"], status["configured"]);
     assert_eq!(status["next"], Value::Null);
     assert!(home.ok(&["reindex"]).contains("nothing to do"));
     home.refuses(&["--set", "embed.model=best", "reindex"], &["best", "bundled"]);

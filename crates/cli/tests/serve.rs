@@ -8,7 +8,8 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use endpoints::{
-    McpClient, TestServer, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn,
+    McpClient, TestServer, assert_given_back, await_request, fill, ok, summarised_by, treering,
+    turn,
 };
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
@@ -96,12 +97,12 @@ fn statistics_agree_over_http_and_the_command_line() {
     }
     assert_ne!(server.post("/v1/search", &json!({ "query": "gate 17" }))["hits"], json!([]));
     let one = server.get("/v1/stats?conversation=gates");
-    let told = ok(home.path(), &["stats", "gates"]);
+    let reply = ok(home.path(), &["stats", "gates"]);
     assert_eq!(
         (&one["conversation"], &one["compression"]),
-        (&json!("gates"), &told["compression"])
+        (&json!("gates"), &reply["compression"])
     );
-    assert_eq!((&one["tree"], &one["times"]["found_share"]), (&told["tree"], &json!(1.0)));
+    assert_eq!((&one["tree"], &one["times"]["found_share"]), (&reply["tree"], &json!(1.0)));
     let (status, problem) = server.request("GET", "/v1/stats?conversation=nobody", &[], None);
     assert_eq!(status, 404, "{problem}");
     assert_eq!(server.request("GET", "/v1/stats?conversaton=gates", &[], None).0, 400);
@@ -240,11 +241,11 @@ fn errors_are_json_with_a_hint() {
         "entry 1: external_id has 101",
     );
     let calls = vec![json!({ "name": "n" }); 201];
-    let many = json!({ "type": "turn", "user": "u", "tool_calls": calls });
+    let large = json!({ "type": "turn", "user": "u", "tool_calls": calls });
     check(
         "POST",
         "/v1/append",
-        Some(json!({ "entries": [many] })),
+        Some(json!({ "entries": [large] })),
         400,
         "entry 0: there are 201 tool_calls",
     );
@@ -271,10 +272,10 @@ fn a_token_gives_access_to_its_own_tenant_only() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("treering token create"));
 
     let make = |args: &[&str]| {
-        let made = ok(home.path(), &[&["token", "create"], args].concat());
+        let created = ok(home.path(), &[&["token", "create"], args].concat());
         (
-            format!("Bearer {}", made["token"].as_str().unwrap()),
-            made["id"].as_str().unwrap().to_owned(),
+            format!("Bearer {}", created["token"].as_str().unwrap()),
+            created["id"].as_str().unwrap().to_owned(),
         )
     };
     let (writer, writer_id) = make(&[]);
@@ -322,11 +323,11 @@ fn a_token_gives_access_to_its_own_tenant_only() {
 fn metrics_of_a_tenant_are_visible_to_its_tokens_and_the_operator() {
     let home = tempfile::tempdir().unwrap();
     let tokens = ["aaa", "bbb"].map(|tenant| {
-        let made = ok(
+        let created = ok(
             home.path(),
             &["token", "create", "--tenant", tenant, "--scopes", "read,write,admin"],
         );
-        format!("Bearer {}", made["token"].as_str().unwrap())
+        format!("Bearer {}", created["token"].as_str().unwrap())
     });
     let server = TestServer::start(home.path(), &[]);
     let metrics = |headers: &[(&str, &str)]| {
@@ -365,10 +366,10 @@ fn metrics_of_a_tenant_are_visible_to_its_tokens_and_the_operator() {
 fn process_metrics_require_a_token_of_the_served_tenant() {
     let home = tempfile::tempdir().unwrap();
     let make = |args: &[&str]| {
-        let made = ok(home.path(), &[&["token", "create", "--scopes"], args].concat());
-        format!("Bearer {}", made["token"].as_str().unwrap())
+        let created = ok(home.path(), &[&["token", "create", "--scopes"], args].concat());
+        format!("Bearer {}", created["token"].as_str().unwrap())
     };
-    let (own, writer) = (make(&["admin"]), make(&["read,write"]));
+    let (admin, writer) = (make(&["admin"]), make(&["read,write"]));
     let other = make(&["admin", "--tenant", "other"]);
     let server = TestServer::start(home.path(), &["--set", "serve.require_token=true"]);
     let metrics =
@@ -376,8 +377,8 @@ fn process_metrics_require_a_token_of_the_served_tenant() {
     assert_eq!((metrics(&writer).0, server.request("GET", "/metrics", &[], None).0), (403, 401));
     let (status, of_other) = metrics(&other);
     assert!(status == 200 && !of_other.to_string().contains("resident_bytes"), "{of_other}");
-    let (status, of_own) = metrics(&own);
-    let of_own = of_own.as_str().unwrap();
+    let (status, of_admin) = metrics(&admin);
+    let of_admin = of_admin.as_str().unwrap();
     assert_eq!(status, 200);
     for series in [
         "http_requests_total{",
@@ -385,9 +386,9 @@ fn process_metrics_require_a_token_of_the_served_tenant() {
         "resident_bytes ",
         "turns{tenant=\"default\"}",
     ] {
-        assert!(of_own.contains(&format!("treering_{series}")), "{series}: {of_own}");
+        assert!(of_admin.contains(&format!("treering_{series}")), "{series}: {of_admin}");
     }
-    assert!(!of_own.contains("tenant=\"other\""), "tenants are nobody else's: {of_own}");
+    assert!(!of_admin.contains("tenant=\"other\""), "tenants are nobody else's: {of_admin}");
     server.stop();
 }
 
@@ -396,11 +397,11 @@ fn unknown_methods_and_paths_share_one_metrics_label() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     for number in 0..20 {
-        let asked = format!(
+        let request = format!(
             "BREW{number} /{number} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
         );
         let mut answer = String::new();
-        server.send(&asked).read_to_string(&mut answer).unwrap();
+        server.send(&request).read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     }
     let metrics = server.get("/metrics");
@@ -439,12 +440,12 @@ fn foreign_hosts_foreign_origins_and_excess_requests_are_rejected() {
     assert_eq!(status(&[("host", "memory.example")]), 200);
     assert_eq!(status(&[("origin", "http://evil.example")]), 403);
     assert_eq!(status(&[("origin", "https://app.example")]), 200);
-    let asked = ureq::http::Request::options(format!("{}/v1/search", server.address))
+    let request = ureq::http::Request::options(format!("{}/v1/search", server.address))
         .header("origin", "https://app.example")
         .header("access-control-request-method", "POST");
-    let told = server.agent.run(asked.body(()).unwrap()).unwrap();
+    let reply = server.agent.run(request.body(()).unwrap()).unwrap();
     assert_eq!(
-        told.headers()["access-control-allow-origin"],
+        reply.headers()["access-control-allow-origin"],
         "https://app.example",
         "browsers are told"
     );
@@ -488,8 +489,8 @@ fn shutdown_finishes_running_jobs_and_leaves_no_lease() {
     server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
     server.stop();
     let jobs = ok(home.path(), &["jobs", "--limit", "1000"]);
-    let held = jobs.as_array().unwrap().iter().filter(|job| job["state"] == "generating").count();
-    assert_eq!(held, 0, "{jobs}");
+    let leased = jobs.as_array().unwrap().iter().filter(|job| job["state"] == "generating").count();
+    assert_eq!(leased, 0, "{jobs}");
     ok(home.path(), &["work"]);
     let verified = ok(home.path(), &["verify"]);
     assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(800)));
@@ -504,7 +505,7 @@ fn shutdown_releases_the_jobs_of_a_hanging_provider() {
     let server = TestServer::start(home.path(), &options);
     let entries: Vec<Value> = (0..40).map(turn).collect();
     server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
-    await_asked(&provider, 0);
+    await_request(&provider, 0);
     let log = server.stop();
     assert!(log.contains("another worker takes them"), "{log}");
     assert_given_back(home.path());
@@ -549,8 +550,8 @@ fn after_an_io_error_writes_are_refused_and_reads_continue() {
     assert_eq!((status, &ready["status"]), (503, &json!("the store refuses writes")));
     let stats = server.get("/v1/stats");
     assert_eq!(stats["messages"], acknowledged);
-    for said in [&stats["store"], &server.get("/v1/conversations/gates/status")] {
-        assert!(said["writes_refused"].as_str().unwrap().contains("restart"), "{said}");
+    for view in [&stats["store"], &server.get("/v1/conversations/gates/status")] {
+        assert!(view["writes_refused"].as_str().unwrap().contains("restart"), "{view}");
     }
     assert_eq!(
         server.post("/v1/search", &json!({ "query": "gate 7", "limit": 1 }))["hits"][0]["slug"],
@@ -572,8 +573,8 @@ fn after_an_io_error_writes_are_refused_and_reads_continue() {
         text.contains("the arguments are valid") && !text.contains("correct the argument"),
         "{text}"
     );
-    let told = call("status", json!({}))["structuredContent"]["writes_refused"].clone();
-    assert!(told.as_str().unwrap().contains("restart"), "{told}");
+    let reply = call("status", json!({}))["structuredContent"]["writes_refused"].clone();
+    assert!(reply.as_str().unwrap().contains("restart"), "{reply}");
 
     let log = server.stop();
     assert_eq!(log.matches("the store refuses writes").count(), 1, "{log}");
@@ -590,22 +591,22 @@ fn a_served_home_can_be_backed_up_but_not_restored() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     server.post("/v1/append", &json!({ "key": "k", "entries": [turn(0)] }));
-    let made = ok(home.path(), &["backup", "one.db"]);
-    assert_eq!((&made["conversations"], &made["messages"]), (&json!(1), &json!(2)));
+    let created = ok(home.path(), &["backup", "one.db"]);
+    assert_eq!((&created["conversations"], &created["messages"]), (&json!(1), &json!(2)));
     let refused = treering(home.path(), &["restore", "--yes", "one.db"]).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
+    let stderr = String::from_utf8(refused.stderr).unwrap();
     assert!(
         !refused.status.success()
-            && said.contains("another process")
-            && said.contains("treering serve"),
-        "{said}"
+            && stderr.contains("another process")
+            && stderr.contains("treering serve"),
+        "{stderr}"
     );
     server.post("/v1/append", &json!({ "key": "k", "entries": [turn(1)] }));
     server.stop();
     let restored = ok(home.path(), &["restore", "--yes", "one.db"]);
     assert_eq!(
         (&restored["messages"], &restored["schema_version"]),
-        (&json!(2), &made["schema_version"])
+        (&json!(2), &created["schema_version"])
     );
     assert_eq!(ok(home.path(), &["stats"])["messages"], 2);
 }
@@ -625,8 +626,8 @@ fn status_reports_its_own_failed_writes_and_stops_waiting() {
         .unwrap();
     assert!(appended.status.success());
     // Enough space for the WAL index and little more.
-    let patient = ["--json", "--set", "work.gate_timeout_ms=100000000", "status", "--wait"];
-    let output = endpoints::limited(&treering(home.path(), &patient), 64).output().unwrap();
+    let args = ["--json", "--set", "work.gate_timeout_ms=100000000", "status", "--wait"];
+    let output = endpoints::limited(&treering(home.path(), &args), 64).output().unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(status["writes_refused"].as_str().unwrap().contains("restart"), "{status}");
     assert_eq!(status["clear"], false);

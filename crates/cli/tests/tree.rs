@@ -34,7 +34,7 @@ fn show_prints_a_tree_and_its_nodes() {
     let nodes = home.nodes("tidewatch");
     let mut in_order: Vec<(&String, &Value)> = nodes.iter().collect();
     in_order.sort_by_key(|(_, node)| (node["level"].as_u64(), node["ordinal"].as_u64()));
-    let (mut ends, mut below): (BTreeMap<String, Value>, Vec<&str>) = Default::default();
+    let (mut last_idx, mut below): (BTreeMap<String, Value>, Vec<&str>) = Default::default();
     for (id, node) in in_order {
         assert_eq!(
             (node["slug"].as_str(), node["dirty"].as_bool()),
@@ -48,7 +48,7 @@ fn show_prints_a_tree_and_its_nodes() {
             None => {
                 let window = &node["covers"]["messages"];
                 let thread = window["thread"].as_str().unwrap().to_owned();
-                let before = ends.insert(thread, window["until_idx"].clone());
+                let before = last_idx.insert(thread, window["until_idx"].clone());
                 assert_eq!(
                     window["from_idx"],
                     before.unwrap_or(json!(0)),
@@ -59,12 +59,12 @@ fn show_prints_a_tree_and_its_nodes() {
     }
     assert!(below.len() > 4 && below.iter().all(|child| nodes[*child]["state"] == "superseded"));
     let (id, group) = nodes.iter().find(|(_, node)| node["level"] == 2).unwrap();
-    let shown = home.ok(&["show", &id[..10]]);
+    let output = home.ok(&["show", &id[..10]]);
     let first = group["covers"]["nodes"][0].as_str().unwrap();
     for word in [id, "level 2", "sealed: ", "written by extractive", "sources", first] {
-        assert!(shown.contains(word), "{word}: {shown}");
+        assert!(output.contains(word), "{word}: {output}");
     }
-    assert!(shown.contains(group["content"]["overview"].as_str().unwrap()));
+    assert!(output.contains(group["content"]["overview"].as_str().unwrap()));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_dry_run_writes_nothing() {
     let home = Home::demo();
     let levels = home.json(&["stats"])["tree"]["levels"].clone();
     let (first, second) = (&levels[0]["nodes"], &levels[1]["nodes"]);
-    let both = first.as_u64().unwrap() + second.as_u64().unwrap();
+    let total = first.as_u64().unwrap() + second.as_u64().unwrap();
     let (before, logged) = (std::fs::read(home.path().join(FILE)).unwrap(), home.json(&["logs"]));
     let estimate = |args: &[&str]| {
         let args: Vec<&str> =
@@ -86,10 +86,10 @@ fn a_dry_run_writes_nothing() {
     };
     assert_eq!(estimate(&[])["calls"], 0);
     let full = estimate(&["--full"]);
-    assert_eq!((&full["felled"], &full["jobs_by_level"][0]), (&json!(both), first));
+    assert_eq!((&full["dropped_nodes"], &full["jobs_by_level"][0]), (&json!(total), first));
     assert!(full["tokens_in"].as_u64() > full["tokens_out"].as_u64() && full["tokens_out"] != 0);
     let upper = estimate(&["--full", "--level", "2"]);
-    assert_eq!((&upper["felled"], &upper["jobs_by_level"]), (second, &json!([0, second])));
+    assert_eq!((&upper["dropped_nodes"], &upper["jobs_by_level"]), (second, &json!([0, second])));
     let other = estimate(&["--full", "--with", "window_chars=2000", "--with", "min_flush_chars=0"]);
     assert!(other["jobs_by_level"][0].as_u64() > first.as_u64(), "{other}");
     assert!(home.ok(&["update", "--full", "--dry-run"]).contains("nothing was written"));
@@ -105,15 +105,15 @@ fn a_dry_run_writes_nothing() {
 fn rebuilding_a_tree_gives_the_same_tree() {
     let home = Home::demo();
     let (tree, nodes) = (home.tree("tidewatch"), home.nodes("tidewatch"));
-    let made = |home: &Home| -> Vec<Value> {
+    let node_list = |home: &Home| -> Vec<Value> {
         let pages = nodes.keys().map(|id| home.json(&["show", id])["generated_at"].clone());
         pages.collect()
     };
-    let before = made(&home);
+    let before = node_list(&home);
     let updated = home.json(&["update", "tidewatch", "--full"])[0].clone();
     assert_eq!((&updated["done"], &updated["failed"]), (&json!(nodes.len()), &json!(0)));
     assert_eq!((home.tree("tidewatch"), home.nodes("tidewatch")), (tree.clone(), nodes.clone()));
-    let after = made(&home);
+    let after = node_list(&home);
     assert!(
         before.iter().zip(&after).all(|(before, after)| before != after),
         "it was really rewritten"
@@ -130,9 +130,9 @@ fn rebuilding_a_tree_gives_the_same_tree() {
 
     let groups = nodes.values().filter(|node| node["level"] == 2).count();
     let updated = home.json(&["update", "--full", "--level", "2"])[0].clone();
-    assert_eq!((&updated["done"], &updated["felled"]), (&json!(groups), &json!(groups)));
+    assert_eq!((&updated["done"], &updated["dropped_nodes"]), (&json!(groups), &json!(groups)));
     assert_eq!((home.tree("tidewatch"), home.nodes("tidewatch")), (tree, nodes.clone()));
-    let last = made(&home);
+    let last = node_list(&home);
     let rewritten = after.iter().zip(&last).filter(|(before, after)| before != after).count();
     assert_eq!(rewritten, groups, "what lies below stays as it was");
     assert_eq!(home.json(&["update"])[0]["done"], 0, "nothing is left to do");
@@ -141,7 +141,7 @@ fn rebuilding_a_tree_gives_the_same_tree() {
 
 #[test]
 fn parameters_hold_for_one_update_only() {
-    let home = told(60);
+    let home = home_with_turns(60);
     home.json(&["work"]);
     let (tree, nodes) = (home.tree("told"), home.nodes("told"));
     let other = [
@@ -166,7 +166,7 @@ fn parameters_hold_for_one_update_only() {
 
 #[test]
 fn an_update_can_leave_upper_levels_to_a_worker() {
-    let home = told(60);
+    let home = home_with_turns(60);
     home.json(&["update", "told", "--background"]);
     let left = home.jobs();
     assert!(
@@ -184,7 +184,7 @@ fn an_update_can_leave_upper_levels_to_a_worker() {
 
 #[test]
 fn jobs_are_listed_logged_and_waited_for() {
-    let home = told(40);
+    let home = home_with_turns(40);
     let queued = home.jobs();
     assert!(queued.len() > 2, "{queued:?}");
     for job in &queued {
@@ -214,9 +214,9 @@ fn jobs_are_listed_logged_and_waited_for() {
     assert_eq!(events(&id[..8]), ["acquire"]);
     assert_eq!(home.json(&["jobs", "retry"]), json!([]), "none has failed");
 
-    let worked = home.json(&["work", "told"]);
-    assert_eq!((&worked["failed"], home.jobs()), (&json!(0), vec![]));
-    assert!(worked["done"].as_u64().unwrap() > queued.len() as u64, "{worked}");
+    let report = home.json(&["work", "told"]);
+    assert_eq!((&report["failed"], home.jobs()), (&json!(0), vec![]));
+    assert!(report["done"].as_u64().unwrap() > queued.len() as u64, "{report}");
     assert_eq!(events(&id[..8]), ["acquire", "release"]);
     assert_eq!(events("ffffffffffff"), [""; 0]);
     assert_eq!(home.json(&["logs", "-n", "3", "--of", "told"]).as_array().unwrap().len(), 3);
@@ -227,7 +227,7 @@ fn jobs_are_listed_logged_and_waited_for() {
 
 #[test]
 fn the_wait_for_the_gate_ends_at_its_timeout() {
-    let home = told(40);
+    let home = home_with_turns(40);
     let none = home.json(&["--set", "work.gate_timeout_ms=0", "status", "--wait"]);
     let clear = home.json(&["status", "--wait"]);
     assert_eq!(clear["clear"], true, "{clear}");
@@ -237,7 +237,7 @@ fn the_wait_for_the_gate_ends_at_its_timeout() {
 
 #[test]
 fn failed_jobs_are_reported_and_retried() {
-    let home = told(20);
+    let home = home_with_turns(20);
     let queued = home.jobs();
     let given_up = queued[1]["id"].as_str().unwrap();
     home.store(|store| {
@@ -261,7 +261,7 @@ fn failed_jobs_are_reported_and_retried() {
 
 #[test]
 fn a_conversation_has_its_own_policy() {
-    let home = told(3);
+    let home = home_with_turns(3);
     let parameters = |args: &[&str]| -> Value {
         home.json(&["policy", "told"].iter().chain(args).copied().collect::<Vec<_>>())["parameters"]
             .clone()
@@ -306,9 +306,9 @@ fn statistics_match_the_nodes() {
     let home = Home::demo();
     let nodes = home.nodes("tidewatch");
     let tree = home.json(&["stats"])["tree"].clone();
-    let own = home.json(&["stats", "tidewatch"]);
-    assert_eq!(own["spend"], json!([]), "no model was asked");
-    assert_eq!(own["tree"], tree, "it is the only one");
+    let stats = home.json(&["stats", "tidewatch"]);
+    assert_eq!(stats["spend"], json!([]), "no model was asked");
+    assert_eq!(stats["tree"], tree, "it is the only one");
     let sum = |level: &Value, field: &str| -> u64 {
         let of = nodes.values().filter(|node| node["level"] == *level);
         of.map(|node| node[field].as_u64().unwrap()).sum()
@@ -406,21 +406,23 @@ fn damage_to_a_tree_is_found_and_repaired() {
             &["number 0 is dirty and has no job"],
         ),
     ];
-    let whole = undisturbed(60);
-    let (tree, nodes) = (whole.tree("told"), whole.nodes("told"));
+    let complete = undisturbed(60);
+    let (tree, nodes) = (complete.tree("told"), complete.nodes("told"));
     for (damage, words) in damages {
-        let home = whole.copy();
+        let home = complete.copy();
         home.store(|store| assert_eq!(store.execute(damage, []).unwrap(), 1));
         let output = home.run(&["--json", "verify"]);
         assert_eq!(output.status.code(), Some(1), "{damage}");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let problems = report["problems"].as_array().unwrap();
-        let place: Vec<&Value> = problems.iter().map(|problem| &problem["conversation"]).collect();
-        assert!(place.iter().all(|place| place.as_str() == Some("told")), "{report}");
+        let locations: Vec<&Value> =
+            problems.iter().map(|problem| &problem["conversation"]).collect();
+        assert!(locations.iter().all(|location| location.as_str() == Some("told")), "{report}");
         for word in words {
-            let said =
-                problems.iter().any(|problem| problem["what"].as_str().unwrap().contains(word));
-            assert!(said, "{damage}: {word}: {report}");
+            let is_reported = problems
+                .iter()
+                .any(|problem| problem["description"].as_str().unwrap().contains(word));
+            assert!(is_reported, "{damage}: {word}: {report}");
         }
         let repaired = home.json(&["verify", "--repair"]);
         assert_eq!((&repaired["clean"], &repaired["repaired"]), (&json!(true), &json!(["told"])));
@@ -436,7 +438,7 @@ fn damage_to_a_tree_is_found_and_repaired() {
 #[test]
 fn an_update_logs_its_begin_and_its_end() {
     let home = Home::demo();
-    for (args, begun) in [
+    for (args, prefix) in [
         (&["update", "tidewatch"][..], "update begun: incremental, 0 jobs queued"),
         (
             &["update", "tidewatch", "--strategy", "full", "--windowChars", "4000"],
@@ -447,11 +449,11 @@ fn an_update_logs_its_begin_and_its_end() {
         let lines = home.json(&["logs", update[0]["job"].as_str().unwrap(), "--limit", "500"]);
         let lines = lines.as_array().unwrap();
         let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
-        assert!(texts[0].starts_with(begun), "{}", texts[0]);
+        assert!(texts[0].starts_with(prefix), "{}", texts[0]);
         let last = texts.last().unwrap();
         assert!(last.starts_with("update ended: nodes written: "), "{last}");
         assert!(last.contains("queue depth 0, dirty ratio 0.00"), "{last}");
-        if begun.contains("full") {
+        if prefix.contains("full") {
             let nodes = home.nodes("tidewatch");
             let of_level = |level: u64| nodes.values().filter(|it| it["level"] == level).count();
             assert!(last.contains(&format!("{} at level 1", of_level(1))), "{last}");
@@ -462,7 +464,7 @@ fn an_update_logs_its_begin_and_its_end() {
 
 #[test]
 fn invalid_arguments_are_named() {
-    let home = told(1);
+    let home = home_with_turns(1);
     home.refuses(&["show", "l1-ffffffff"], &["l1-ffffffff", "show --tree"]);
     home.refuses(&["update", "nothing"], &["nothing", "treering sessions"]);
     home.refuses(&["work", "nothing"], &["nothing", "treering sessions"]);
@@ -505,15 +507,15 @@ mod crashes {
     #[cfg(debug_assertions)]
     #[test]
     fn a_worker_that_dies_at_any_kill_point_does_not_change_the_tree() {
-        let whole = undisturbed(60);
-        let expected = (whole.tree("told"), whole.nodes("told"));
-        let first = told(60);
-        let above = told(60);
-        above.json(&["update", "told", "--background"]);
+        let complete = undisturbed(60);
+        let expected = (complete.tree("told"), complete.nodes("told"));
+        let first = home_with_turns(60);
+        let level_2_home = home_with_turns(60);
+        level_2_home.json(&["update", "told", "--background"]);
         let check = |start: &Home, fault: &str| {
             let home = start.copy();
-            let died = home.command(&["work"]).env("TREERING_FAULT", fault).output().unwrap();
-            assert_eq!(died.status.signal(), Some(SIGABRT), "{fault}: {died:?}");
+            let killed = home.command(&["work"]).env("TREERING_FAULT", fault).output().unwrap();
+            assert_eq!(killed.status.signal(), Some(SIGABRT), "{fault}: {killed:?}");
             assert!(!home.jobs().is_empty(), "{fault}");
             home.verify();
             finish(&home);
@@ -525,7 +527,7 @@ mod crashes {
         };
         thread::scope(|scope| {
             for fault in treering_engine::KillPoint::ALL {
-                for start in [&first, &above] {
+                for start in [&first, &level_2_home] {
                     scope.spawn(move || check(start, fault.as_str()));
                 }
             }
@@ -534,13 +536,13 @@ mod crashes {
 
     /// Runs workers until no job is left, including those whose dead owner still holds a lease.
     fn finish(home: &Home) {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             home.json(&["work"]);
             if home.jobs().is_empty() {
                 return;
             }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:#?}", home.jobs());
+            assert!(started.elapsed() < Duration::from_secs(60), "{:#?}", home.jobs());
             thread::sleep(Duration::from_millis(500));
         }
     }
@@ -550,10 +552,10 @@ mod crashes {
     #[test]
     fn killed_workers_do_not_change_the_tree() {
         const ROUNDS: u32 = 40;
-        let (whole, home) = (told(400), told(400));
-        let begun = Instant::now();
-        whole.json(&["work"]);
-        let longest = u64::try_from(begun.elapsed().as_millis()).unwrap() / 8 + 1;
+        let (complete, home) = (home_with_turns(400), home_with_turns(400));
+        let started = Instant::now();
+        complete.json(&["work"]);
+        let longest = u64::try_from(started.elapsed().as_millis()).unwrap() / 8 + 1;
         let mut chance = Chance::seeded();
         let mut kills = 0;
         for _ in 0..ROUNDS {
@@ -576,8 +578,8 @@ mod crashes {
         assert!(kills >= 4, "the workers were done too soon: {kills} kills");
         finish(&home);
         home.verify();
-        assert_eq!(home.tree("told"), whole.tree("told"));
-        assert!(home.nodes("told") == whole.nodes("told"), "other contents came out");
+        assert_eq!(home.tree("told"), complete.tree("told"));
+        assert!(home.nodes("told") == complete.nodes("told"), "other contents came out");
     }
 
     /// A seeded random number generator. It prints its seed when the test fails.
@@ -650,8 +652,8 @@ impl Home {
     }
 
     /// Changes the store behind the program's back.
-    fn store(&self, act: impl FnOnce(&rusqlite::Connection)) {
-        act(&rusqlite::Connection::open(self.path().join(FILE)).unwrap());
+    fn store(&self, change: impl FnOnce(&rusqlite::Connection)) {
+        change(&rusqlite::Connection::open(self.path().join(FILE)).unwrap());
     }
 }
 
@@ -659,7 +661,7 @@ type Nodes = BTreeMap<String, Value>;
 
 /// A home with a conversation of this many turns, small windows and groups, and the pending jobs
 /// of the first level.
-fn told(turns: u32) -> Home {
+fn home_with_turns(turns: u32) -> Home {
     let home = Home::new();
     // The smaller tokenizer, because every process builds its own.
     let settings = concat!(
@@ -679,7 +681,7 @@ fn told(turns: u32) -> Home {
 
 /// The same home with its tree, built by an undisturbed worker.
 fn undisturbed(turns: u32) -> Home {
-    let home = told(turns);
+    let home = home_with_turns(turns);
     home.json(&["work"]);
     assert_eq!(home.jobs(), [Value::Null; 0]);
     home.verify();
@@ -713,9 +715,9 @@ fn tail_shows_events_of_other_processes() {
         .spawn()
         .unwrap();
     // A note announces that `tail` is following.
-    let mut noted = BufReader::new(tail.stderr.take().unwrap());
+    let mut stderr = BufReader::new(tail.stderr.take().unwrap());
     let mut note = String::new();
-    noted.read_line(&mut note).unwrap();
+    stderr.read_line(&mut note).unwrap();
     assert!(note.contains("following"), "{note}");
     home.ok(&["append", "--key", "elsewhere", "--user", "not followed", "--assistant", "at all"]);
     home.ok(&[
@@ -727,16 +729,16 @@ fn tail_shows_events_of_other_processes() {
         "From five on.",
     ]);
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
-    let mut told: Vec<Value> = Vec::new();
-    while !told.iter().any(|it| it["event"] == "context")
-        || !told.iter().any(|it| it["event"] == "node")
+    let mut events: Vec<Value> = Vec::new();
+    while !events.iter().any(|it| it["event"] == "context")
+        || !events.iter().any(|it| it["event"] == "node")
     {
-        told.push(serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap());
+        events.push(serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap());
     }
     tail.kill().unwrap();
     tail.wait().unwrap();
-    assert!(told.iter().all(|it| it["slug"] == "tidewatch"), "{told:?}");
-    let of = |event: &str| told.iter().find(|it| it["event"] == event).unwrap();
+    assert!(events.iter().all(|it| it["slug"] == "tidewatch"), "{events:?}");
+    let of = |event: &str| events.iter().find(|it| it["event"] == event).unwrap();
     assert_eq!(of("turn")["messages"], serde_json::json!([279, 280]));
     assert_eq!(of("node")["level"], 1);
     let context = of("context");

@@ -30,12 +30,12 @@ fn verify(home: &Home, args: &[&str]) -> (String, Option<i32>) {
 fn a_changed_message_is_reported_and_left_alone() {
     let home = damaged("UPDATE messages SET text = 'x' WHERE idx = 3");
     for args in [&[][..], &["--repair"], &[]] {
-        let (said, code) = verify(&home, args);
+        let (output, code) = verify(&home, args);
         assert!(
-            said.contains(
+            output.contains(
                 "✗ tidewatch: message #3 was changed after it was stored: its hash differs"
             ),
-            "{said}"
+            "{output}"
         );
         assert_eq!(code, Some(1));
     }
@@ -46,15 +46,15 @@ fn a_changed_node_is_reported_and_rebuilt() {
     let home = damaged(
         "UPDATE nodes SET content = json_set(content, '$.overview', 'x') WHERE level = 1 AND ordinal = 2",
     );
-    let (said, code) = verify(&home, &[]);
-    assert!(said.contains("✗ store: conversation tidewatch: node l1-"), "{said}");
-    assert!(said.contains(" is corrupt: its checksum differs"), "{said}");
+    let (output, code) = verify(&home, &[]);
+    assert!(output.contains("✗ store: conversation tidewatch: node l1-"), "{output}");
+    assert!(output.contains(" is corrupt: its checksum differs"), "{output}");
     assert_eq!(code, Some(1));
-    let (said, code) = verify(&home, &["--repair"]);
-    assert!(said.contains("its checksum differs; it was removed"), "{said}");
+    let (output, code) = verify(&home, &["--repair"]);
+    assert!(output.contains("its checksum differs; it was removed"), "{output}");
     assert!(
-        said.contains("✓ tidewatch: rebuilt the tree") && said.contains("no problems found"),
-        "{said}"
+        output.contains("✓ tidewatch: rebuilt the tree") && output.contains("no problems found"),
+        "{output}"
     );
     assert_eq!((code, verify(&home, &[]).1), (Some(0), Some(0)));
 }
@@ -82,9 +82,9 @@ fn vectors_of_an_unused_model_are_removed() {
         INSERT INTO vectors (tenant, seq, model, hash, vector) SELECT 1, seq + 1, 1, zeroblob(16), zeroblob(8) FROM tenants;
         UPDATE tenants SET seq = seq + 1",
     );
-    let (said, code) = verify(&home, &[]);
+    let (output, code) = verify(&home, &[]);
     let expected = "✗ store: tenant default: model old has vectors but is neither the current model nor the next one";
-    assert!(said.contains(expected), "{said}");
+    assert!(output.contains(expected), "{output}");
     assert_eq!(
         (code, verify(&home, &["--repair"]).1, verify(&home, &[]).1),
         (Some(1), Some(0), Some(0))

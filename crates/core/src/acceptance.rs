@@ -82,7 +82,7 @@ pub enum SummaryRejection {
 #[must_use]
 pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
     let share =
-        |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f32 / whole as f32 };
+        |part: usize, total: usize| if total == 0 { 1.0 } else { part as f32 / total as f32 };
     let (known, invented) = source.partition_known(summary);
     let (kept, _) = summary.partition_known(source);
     Fidelity {

@@ -152,14 +152,14 @@ impl CapturePlanner<'_> {
     fn end_turn(&mut self, thread: &ThreadName) -> EntryOutcome {
         let replay = self.replays.get(thread).copied().unwrap_or(false);
         let mut threads = self.conversation.threads.iter_mut().enumerate();
-        if let Some((place, there)) = threads.find(|(_, there)| there.name == *thread)
-            && there.last_turn.is_some()
-            && !there.turn_ended
+        if let Some((index, existing)) = threads.find(|(_, existing)| existing.name == *thread)
+            && existing.last_turn.is_some()
+            && !existing.turn_ended
             && !replay
         {
-            there.turn_ended = true;
+            existing.turn_ended = true;
             let after = self.conversation.totals.messages;
-            self.turn_ends.push(TurnEnd { after, thread: place });
+            self.turn_ends.push(TurnEnd { after, thread: index });
         }
         EntryOutcome::TurnEnded
     }
@@ -167,7 +167,8 @@ impl CapturePlanner<'_> {
     /// Remembers whether an item that is already stored is in the latest turn of its thread.
     fn note_replay(&mut self, thread: &ThreadName, is_in: impl Fn(&Turn) -> bool) {
         let mut threads = self.conversation.threads.iter();
-        let last = threads.find(|there| there.name == *thread).and_then(|it| it.last_turn.as_ref());
+        let last =
+            threads.find(|existing| existing.name == *thread).and_then(|it| it.last_turn.as_ref());
         self.replays.insert(thread.clone(), !last.is_some_and(is_in));
     }
 
@@ -193,9 +194,9 @@ impl CapturePlanner<'_> {
         }
         self.replays.insert(thread.clone(), false);
         let idx = MessageIdx(self.conversation.totals.messages);
-        let opens =
+        let opens_new_turn =
             |turn: &Turn| opens_turn(turn.answered, turn.ended_at, Some(body.role), body.at);
-        let no = self.extend_turn(thread, body.at, opens, |turn| {
+        let no = self.extend_turn(thread, body.at, opens_new_turn, |turn| {
             if turn.messages == 0 {
                 turn.from = idx;
             }
@@ -244,8 +245,8 @@ impl CapturePlanner<'_> {
             Some(ExistingItem::Message(..)) => return Ok(EntryOutcome::ContentDiffers),
         }
         let before = MessageIdx(self.conversation.totals.messages);
-        let opens = |turn: &Turn| opens_turn(turn.answered, turn.ended_at, None, call.at);
-        let (no, order) = self.extend_turn(thread, call.at, opens, |turn| {
+        let opens_new_turn = |turn: &Turn| opens_turn(turn.answered, turn.ended_at, None, call.at);
+        let (no, order) = self.extend_turn(thread, call.at, opens_new_turn, |turn| {
             turn.tool_calls += 1;
             (turn.no, turn.tool_calls - 1)
         });
@@ -296,7 +297,7 @@ impl CapturePlanner<'_> {
         }
         // The call is part of this batch: add the result to its pending write.
         let added =
-            self.added_calls.get(&(turn, order)).and_then(|place| self.writes.get_mut(*place));
+            self.added_calls.get(&(turn, order)).and_then(|index| self.writes.get_mut(*index));
         if let Some(Write::AddToolCall(_, call)) = added {
             call.call.outcome = Some(outcome.clone());
         } else {
@@ -318,8 +319,8 @@ impl CapturePlanner<'_> {
             ));
         }
         let threads = &self.conversation.threads;
-        if let Some(there) = threads.iter().find(|there| there.name == *thread) {
-            let same = there.fork.as_ref() == Some(fork);
+        if let Some(existing) = threads.iter().find(|existing| existing.name == *thread) {
+            let same = existing.fork.as_ref() == Some(fork);
             return Ok(if same {
                 EntryOutcome::AlreadyStored
             } else {
@@ -327,7 +328,7 @@ impl CapturePlanner<'_> {
             });
         }
         let known_parent =
-            fork.parent.is_main() || threads.iter().any(|there| there.name == fork.parent);
+            fork.parent.is_main() || threads.iter().any(|existing| existing.name == fork.parent);
         if !known_parent {
             return Err(Invalid::new(
                 format!("thread {:?}", thread.as_str()),
@@ -363,23 +364,23 @@ impl CapturePlanner<'_> {
     }
 
     /// Applies a change to the turn of the next entry in `thread`: the latest turn, or a new
-    /// one if there is none, if it has ended, or if `opens` returns true.
+    /// one if there is none, if it has ended, or if `opens_new_turn` returns true.
     fn extend_turn<T>(
         &mut self,
         thread: &ThreadName,
         at: Timestamp,
-        opens: impl Fn(&Turn) -> bool,
+        opens_new_turn: impl Fn(&Turn) -> bool,
         change: impl FnOnce(&mut Turn) -> T,
     ) -> T {
-        let place = self.conversation.threads.iter().position(|there| there.name == *thread);
-        let place = place.unwrap_or_else(|| {
+        let index = self.conversation.threads.iter().position(|existing| existing.name == *thread);
+        let index = index.unwrap_or_else(|| {
             let after = self.conversation.totals.messages.checked_sub(1).map(MessageIdx);
             let fork = (!thread.is_main()).then(|| Fork { parent: ThreadName::main(), after });
             self.open_thread(thread, fork)
         });
         let totals = &mut self.conversation.totals;
-        let Thread { last_turn: latest, turn_ended, .. } = &mut self.conversation.threads[place];
-        if std::mem::take(turn_ended) || latest.as_ref().is_some_and(opens) {
+        let Thread { last_turn: latest, turn_ended, .. } = &mut self.conversation.threads[index];
+        if std::mem::take(turn_ended) || latest.as_ref().is_some_and(opens_new_turn) {
             *latest = None;
         }
         let turn_is_new = latest.is_none();
@@ -402,9 +403,10 @@ impl CapturePlanner<'_> {
         let result = change(turn);
         let conversation = &mut self.conversation;
         // The first entry sets the start of an empty conversation.
-        let begins = conversation.totals.turns == 1 && turn_is_new;
-        conversation.started_at = if begins { at } else { conversation.started_at.min(at) };
-        conversation.last_activity = if begins { at } else { conversation.last_activity.max(at) };
+        let is_first_turn = conversation.totals.turns == 1 && turn_is_new;
+        conversation.started_at = if is_first_turn { at } else { conversation.started_at.min(at) };
+        conversation.last_activity =
+            if is_first_turn { at } else { conversation.last_activity.max(at) };
         result
     }
 

@@ -38,9 +38,12 @@ impl ChatRequest {
     pub(crate) fn max_usage(&self) -> Usage {
         let schema = self.schema.as_ref().map(|schema| schema.json.as_str());
         let texts = self.messages.iter().map(|message| message.text.as_str()).chain(schema);
-        let marks = 16 * (self.messages.len() as u64 + 1);
+        let framing_tokens = 16 * (self.messages.len() as u64 + 1);
         let answer = u64::from(self.max_tokens.unwrap_or(DEFAULT_MAX_REPLY_TOKENS));
-        Usage::for_call(texts.map(crate::text::token_upper_bound).sum::<u64>() + marks, answer)
+        Usage::for_call(
+            texts.map(crate::text::token_upper_bound).sum::<u64>() + framing_tokens,
+            answer,
+        )
     }
 }
 

@@ -85,9 +85,9 @@ impl TitleSource {
 impl FromStr for TitleSource {
     type Err = Invalid;
     fn from_str(word: &str) -> Result<Self, Invalid> {
-        Self::ALL.into_iter().find(|naming| naming.as_str() == word).ok_or_else(|| {
+        Self::ALL.into_iter().find(|source| source.as_str() == word).ok_or_else(|| {
             Invalid::new(
-                format!("naming {word:?}"),
+                format!("title_source {word:?}"),
                 "expected untitled, first-message, source or person",
             )
         })

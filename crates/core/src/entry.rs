@@ -147,7 +147,7 @@ impl CountedEntry {
 }
 
 fn validate(kind: &EntryKind) -> Result<(), Invalid> {
-    let (what, bytes) = match kind {
+    let (tag, bytes) = match kind {
         EntryKind::Message(message) => {
             let parts = message.parts.as_ref().map_or(0, |parts| parts.as_str().len());
             ("message", message.text.len().max(parts))
@@ -164,7 +164,7 @@ fn validate(kind: &EntryKind) -> Result<(), Invalid> {
     };
     if bytes > MAX_ENTRY_BYTES {
         return Err(Invalid::new(
-            format!("{what} of {} MiB", bytes >> 20),
+            format!("{tag} of {} MiB", bytes >> 20),
             format!("the maximum is {} MiB; split it", MAX_ENTRY_BYTES >> 20),
         ));
     }

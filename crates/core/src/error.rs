@@ -8,18 +8,18 @@ use crate::redact::Redactions;
 
 /// A refused value, with the reason and the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {why}")]
+#[error("{subject}: {reason}")]
 pub struct Invalid {
     /// The refused value, e.g. "tenant name \"A B\"".
-    pub what: String,
+    pub subject: String,
     /// The reason, and the expected form.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Invalid {
-    /// Refuses `what` because of `why`.
-    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { what: what.into(), why: why.into() }
+    /// Refuses `subject` because of `reason`.
+    pub fn new(subject: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { subject: subject.into(), reason: reason.into() }
     }
 }
 

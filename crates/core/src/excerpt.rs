@@ -10,11 +10,11 @@ pub(crate) const ELLIPSIS: &str = "…";
 /// The number of bytes searched for the part that matches a question.
 const SEARCHED: usize = 60_000;
 
-/// The beginning of a text, at most `most` characters, cut at the end of a sentence or a word.
+/// The beginning of a text, at most `max_chars` characters, cut at the end of a sentence or a word.
 /// A short text stays unchanged.
 #[must_use]
-pub fn head(text: &str, most: usize) -> String {
-    let Some((end, _)) = text.char_indices().nth(most) else { return text.to_owned() };
+pub fn head(text: &str, max_chars: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(max_chars) else { return text.to_owned() };
     let kept = &text[..end];
     let sentence = kept.rfind(['.', '!', '?', '\n']).map(|at| at + 1).filter(|at| at * 2 > end);
     let word = kept.rfind(char::is_whitespace).filter(|at| at * 2 > end);
@@ -22,11 +22,11 @@ pub fn head(text: &str, most: usize) -> String {
     format!("{} {ELLIPSIS}", kept.trim_end())
 }
 
-/// The sentences of a text that match a question best, in order, at most `most` characters. A
+/// The sentences of a text that match a question best, in order, at most `max_chars` characters. A
 /// short text stays unchanged; without a match, the beginning is returned.
 #[must_use]
-pub fn best(text: &str, question: &Question, most: usize) -> String {
-    if text.char_indices().nth(most).is_none() {
+pub fn best(text: &str, question: &Question, max_chars: usize) -> String {
+    if text.char_indices().nth(max_chars).is_none() {
         return text.to_owned();
     }
     let mut end = text.len().min(SEARCHED);
@@ -40,45 +40,45 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
             _ => sentences.push(piece.text.trim()),
         }
     }
-    let wanted = beginnings(question);
-    let fits: Vec<u32> = sentences.iter().map(|sentence| matches(sentence, &wanted)).collect();
+    let prefixes = beginnings(question);
+    let fits: Vec<u32> = sentences.iter().map(|sentence| matches(sentence, &prefixes)).collect();
     let mut order: Vec<usize> =
-        (0..sentences.len()).filter(|place| worth(&fits, *place) > 0).collect();
-    order.sort_by_key(|place| (std::cmp::Reverse(worth(&fits, *place)), *place));
-    let mut taken = vec![false; sentences.len()];
-    let mut room = most;
-    for place in order {
-        let chars = sentences[place].chars().count() + 2;
-        if chars <= room {
-            taken[place] = true;
-            room -= chars;
+        (0..sentences.len()).filter(|index| score(&fits, *index) > 0).collect();
+    order.sort_by_key(|index| (std::cmp::Reverse(score(&fits, *index)), *index));
+    let mut is_selected = vec![false; sentences.len()];
+    let mut remaining = max_chars;
+    for index in order {
+        let chars = sentences[index].chars().count() + 2;
+        if chars <= remaining {
+            is_selected[index] = true;
+            remaining -= chars;
         }
     }
-    if !taken.contains(&true) {
+    if !is_selected.contains(&true) {
         // No sentence matches, or every matching sentence is longer than the limit.
-        let fitting = (0..sentences.len()).filter(|place| fits[*place] > 0);
-        let first = fitting.max_by_key(|place| (fits[*place], std::cmp::Reverse(*place)));
+        let fitting = (0..sentences.len()).filter(|index| fits[*index] > 0);
+        let first = fitting.max_by_key(|index| (fits[*index], std::cmp::Reverse(*index)));
         return first.map_or_else(
-            || head(text, most),
-            |place| format!("{ELLIPSIS} {}", head(sentences[place], most)),
+            || head(text, max_chars),
+            |index| format!("{ELLIPSIS} {}", head(sentences[index], max_chars)),
         );
     }
-    joined(&sentences, &taken, end < text.len())
+    joined(&sentences, &is_selected, end < text.len())
 }
 
 /// The value of a sentence: its own matches, and a smaller bonus for adjacent matches.
-fn worth(fits: &[u32], place: usize) -> u32 {
-    let beside =
-        |place: Option<usize>| place.and_then(|place| fits.get(place)).copied().unwrap_or(0);
+fn score(fits: &[u32], index: usize) -> u32 {
+    let neighbour =
+        |index: Option<usize>| index.and_then(|index| fits.get(index)).copied().unwrap_or(0);
     // A sentence after a match contains the answer more often than one before it.
-    6 * fits[place] + 3 * beside(place.checked_sub(1)) + 2 * beside(Some(place + 1))
+    6 * fits[index] + 3 * neighbour(index.checked_sub(1)) + 2 * neighbour(Some(index + 1))
 }
 
-fn joined(sentences: &[&str], taken: &[bool], more: bool) -> String {
+fn joined(sentences: &[&str], is_selected: &[bool], more: bool) -> String {
     let mut text = String::new();
     let mut gap = false;
-    for (sentence, taken) in sentences.iter().zip(taken) {
-        if !taken {
+    for (sentence, is_selected) in sentences.iter().zip(is_selected) {
+        if !is_selected {
             gap = true;
             continue;
         }
@@ -98,26 +98,27 @@ fn joined(sentences: &[&str], taken: &[bool], more: bool) -> String {
 
 /// The prefixes of a question's content words. Prefix matching avoids stemming a long text.
 fn beginnings(question: &Question) -> Vec<&str> {
-    let telling = question.terms.iter().filter(|term| !term.is_question_word);
+    let content_terms = question.terms.iter().filter(|term| !term.is_question_word);
     let of = |word: &str| {
         let kept = word.chars().count().saturating_sub(2).max(4);
         word.char_indices().nth(kept).map_or(word.len(), |(at, _)| at)
     };
-    telling.map(|term| &term.word[..of(&term.word)]).collect()
+    content_terms.map(|term| &term.word[..of(&term.word)]).collect()
 }
 
 /// The number of wanted words that a sentence contains.
-fn matches(sentence: &str, wanted: &[&str]) -> u32 {
-    let mut held = vec![false; wanted.len()];
+fn matches(sentence: &str, prefixes: &[&str]) -> u32 {
+    let mut is_matched = vec![false; prefixes.len()];
     for word in sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let folded = if word.is_ascii() { None } else { Some(fold(word)) };
         let word = folded.as_deref().unwrap_or(word).as_bytes();
-        for (held, wanted) in held.iter_mut().zip(wanted) {
-            let head = word.get(..wanted.len());
-            *held = *held || head.is_some_and(|head| head.eq_ignore_ascii_case(wanted.as_bytes()));
+        for (is_matched, prefix) in is_matched.iter_mut().zip(prefixes) {
+            let head = word.get(..prefix.len());
+            *is_matched = *is_matched
+                || head.is_some_and(|head| head.eq_ignore_ascii_case(prefix.as_bytes()));
         }
     }
-    held.iter().filter(|held| **held).count() as u32
+    is_matched.iter().filter(|is_matched| **is_matched).count() as u32
 }
 
 #[cfg(test)]

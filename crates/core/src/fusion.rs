@@ -108,8 +108,8 @@ pub(crate) const fn is_everywhere(items: u32, holding: u32) -> bool {
 #[must_use]
 pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Vec<f32> {
     let rare: Vec<f32> = holding.iter().map(|holding| idf(items, *holding)).collect();
-    let counts = |(place, rare): (usize, &f32)| {
-        if terms[place].1 || is_everywhere(items, holding[place]) { 0.0 } else { *rare }
+    let counts = |(index, rare): (usize, &f32)| {
+        if terms[index].1 || is_everywhere(items, holding[index]) { 0.0 } else { *rare }
     };
     let mut weights: Vec<f32> = rare.iter().enumerate().map(counts).collect();
     if weights.iter().sum::<f32>() <= 0.0 {

@@ -45,9 +45,11 @@ impl GateStatus {
         let has_trouble =
             |job: &Job| job.failures > 0 || job.error.is_some() || is_troubled(&job.kind);
         let in_trouble = |job: &&Job| job.state != JobState::Dead && has_trouble(job);
-        let trouble = jobs.iter().filter(in_trouble).map(|job| job.kind.height()).min();
+        let lowest_failed_height =
+            jobs.iter().filter(in_trouble).map(|job| job.kind.height()).min();
         let holds = |job: &Job| {
-            job.state != JobState::Dead && trouble.is_none_or(|height| job.kind.height() < height)
+            job.state != JobState::Dead
+                && lowest_failed_height.is_none_or(|height| job.kind.height() < height)
         };
         for job in jobs.iter().filter(|job| job.kind.is_critical()) {
             let operation = GateOperation {
@@ -79,7 +81,7 @@ impl GateStatus {
         let mut text = match self.pending.len() {
             0 => "gate: open".to_owned(),
             1 => "gate: waiting for 1 operation".to_owned(),
-            many => format!("gate: waiting for {many} operations"),
+            n => format!("gate: waiting for {n} operations"),
         };
         for operation in self.pending.iter().chain(&self.failed) {
             let GateOperation { description, hash, state, since, .. } = operation;

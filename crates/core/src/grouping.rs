@@ -59,32 +59,32 @@ impl GroupReason {
 #[must_use]
 pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupReason)> {
     let (_, candidates) = ungrouped.split_last()?;
-    let least = policy.min_children.max(2) as usize;
+    let min_children_count = policy.min_children.max(2) as usize;
     let (mut chars, mut tokens, mut messages, mut raw_chars) = (0_u64, 0_u64, 0_u64, 0_u64);
-    for (place, member) in candidates.iter().enumerate() {
-        let children = place + 1;
+    for (index, member) in candidates.iter().enumerate() {
+        let children = index + 1;
         let overflows = policy.group_chars.is_some_and(|size| {
-            let most = f64::from(size) * f64::from(1.0 + policy.wiggle);
-            (chars + u64::from(member.chars)) as f64 > most
+            let max_chars = f64::from(size) * f64::from(1.0 + policy.wiggle);
+            (chars + u64::from(member.chars)) as f64 > max_chars
         });
-        if overflows && place >= least {
-            return Some((place, GroupReason::NextDoesNotFit));
+        if overflows && index >= min_children_count {
+            return Some((index, GroupReason::NextDoesNotFit));
         }
         chars += u64::from(member.chars);
         tokens += u64::from(member.tokens);
         messages += u64::from(member.messages);
         raw_chars += member.raw_chars;
-        if children < least {
+        if children < min_children_count {
             continue;
         }
-        let reached =
+        let is_reached =
             |limit: Option<u32>, is: u64| limit.is_some_and(|limit| is >= u64::from(limit));
         let reason = match () {
-            () if reached(policy.group_chars, chars) => GroupReason::Full,
-            () if reached(policy.children, children as u64) => GroupReason::Children,
-            () if reached(policy.tokens, tokens) => GroupReason::Tokens,
-            () if reached(policy.messages, messages) => GroupReason::Messages,
-            () if reached(policy.chars, chars) => GroupReason::Chars,
+            () if is_reached(policy.group_chars, chars) => GroupReason::Full,
+            () if is_reached(policy.children, children as u64) => GroupReason::Children,
+            () if is_reached(policy.tokens, tokens) => GroupReason::Tokens,
+            () if is_reached(policy.messages, messages) => GroupReason::Messages,
+            () if is_reached(policy.chars, chars) => GroupReason::Chars,
             () if policy.raw_chars.is_some_and(|limit| raw_chars > u64::from(limit)) => {
                 GroupReason::RawChars
             }
@@ -106,19 +106,20 @@ pub fn repacked(children: &[Member], policy: &GroupPolicy) -> Option<Vec<usize>>
     if chars(children) <= size + size / 2 {
         return None;
     }
-    let least = policy.min_children.max(2) as usize;
-    let most = (size as f64 * f64::from(1.0 + policy.wiggle)) as u64;
+    let min_children_count = policy.min_children.max(2) as usize;
+    let max_chars = (size as f64 * f64::from(1.0 + policy.wiggle)) as u64;
     let mut groups = Vec::new();
     let mut rest = children;
     while !rest.is_empty() {
-        let mut take = least.min(rest.len());
-        while take < rest.len() && chars(&rest[..=take]) <= most {
+        let mut take = min_children_count.min(rest.len());
+        while take < rest.len() && chars(&rest[..=take]) <= max_chars {
             take += 1;
         }
         // Leave enough children for another group.
-        if rest.len() - take < least {
-            let fewer = rest.len() - least.min(rest.len());
-            take = if fewer >= least && take < rest.len() { fewer } else { rest.len() };
+        if rest.len() - take < min_children_count {
+            let fewer = rest.len() - min_children_count.min(rest.len());
+            take =
+                if fewer >= min_children_count && take < rest.len() { fewer } else { rest.len() };
         }
         groups.push(take);
         rest = &rest[take..];

@@ -35,7 +35,7 @@ macro_rules! name_type {
                 let check: fn(&str) -> Result<(), String> = $check;
                 match check(&name) {
                     Ok(()) => Ok(Self(name.into_boxed_str())),
-                    Err(why) => Err(Invalid::new(format!(concat!($label, " {:?}"), crate::text::preview(&name, 60)), why)),
+                    Err(reason) => Err(Invalid::new(format!(concat!($label, " {:?}"), crate::text::preview(&name, 60)), reason)),
                 }
             }
 

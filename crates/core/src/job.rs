@@ -71,7 +71,7 @@ impl JobKind {
     /// The position of the job's input within its level: the number of the turn or the ordinal
     /// of the node.
     #[must_use]
-    pub const fn place(&self) -> u32 {
+    pub const fn position(&self) -> u32 {
         match self {
             Self::EmbedTurn(turn) => turn.0,
             Self::Summarize(task) => task.ordinal,
@@ -247,8 +247,8 @@ impl Job {
     }
 
     /// Records that the worker is waiting for an overdue reply.
-    pub fn mark_stalled(&mut self, why: &str) {
-        self.error.get_or_insert_with(|| why.to_owned());
+    pub fn mark_stalled(&mut self, reason: &str) {
+        self.error.get_or_insert_with(|| reason.to_owned());
     }
 
     /// Grants or renews a worker's lease.
@@ -274,9 +274,10 @@ impl Job {
             return self.release(now);
         }
         self.failures += 1;
-        let least = if let RetryAdvice::RetryAfter(least) = error.advice { least } else { 0 };
-        let delay =
-            (!is_over(error, self.failures, policy)).then(|| self.backoff_ms(policy).max(least));
+        let min_delay_ms =
+            if let RetryAdvice::RetryAfter(min_delay_ms) = error.advice { min_delay_ms } else { 0 };
+        let delay = (!is_over(error, self.failures, policy))
+            .then(|| self.backoff_ms(policy).max(min_delay_ms));
         self.state = match delay {
             None => JobState::Dead,
             Some(delay) => {

@@ -100,7 +100,7 @@ impl fmt::Debug for Json {
 #[must_use]
 pub(crate) fn mend_surrogates(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
-    let mut mended: Option<String> = None;
+    let mut repaired: Option<String> = None;
     let mut copied = 0;
     let mut at = 0;
     while at < bytes.len() {
@@ -112,13 +112,13 @@ pub(crate) fn mend_surrogates(json: &str) -> Cow<'_, str> {
             at += 2;
             continue;
         };
-        let paired = matches!(unit, 0xD800..=0xDBFF)
+        let is_paired = matches!(unit, 0xD800..=0xDBFF)
             && matches!(escaped_unit(bytes, at + 6), Some(0xDC00..=0xDFFF));
-        if paired {
+        if is_paired {
             at += 12;
         } else {
             if matches!(unit, 0xD800..=0xDFFF) {
-                let out = mended.get_or_insert_with(String::new);
+                let out = repaired.get_or_insert_with(String::new);
                 out.push_str(&json[copied..at]);
                 out.push_str("\\ufffd");
                 copied = at + 6;
@@ -126,7 +126,7 @@ pub(crate) fn mend_surrogates(json: &str) -> Cow<'_, str> {
             at += 6;
         }
     }
-    match mended {
+    match repaired {
         None => Cow::Borrowed(json),
         Some(mut out) => {
             out.push_str(&json[copied..]);

@@ -75,7 +75,7 @@ impl NewTurn {
         for (order, call) in tool_calls.into_iter().enumerate() {
             let external_id = match call.external_id {
                 None => id_of(&format!("tool-{order}"))?,
-                own => own,
+                given => given,
             };
             kinds.push(EntryKind::ToolCall(NewToolCall { external_id, ..call }));
         }
@@ -84,8 +84,8 @@ impl NewTurn {
             kinds.push(EntryKind::TurnEnd);
         }
         if kinds.is_empty() {
-            let why = "there is nothing to store; set user, assistant or tool_calls";
-            return Err(Invalid::new("turn", why));
+            let reason = "there is nothing to store; set user, assistant or tool_calls";
+            return Err(Invalid::new("turn", reason));
         }
         Ok(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect())
     }

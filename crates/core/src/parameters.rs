@@ -80,7 +80,8 @@ impl Assignment {
     /// Assigns a value to a parameter, whose name may carry a level.
     pub(crate) fn new(parameter: &str, value: &str) -> Result<Self, Invalid> {
         let (parameter, value) = &parameter_names::canonical(parameter, value)?;
-        let refuse = |why: String| Invalid::new(format!("policy parameter {parameter:?}"), why);
+        let refuse =
+            |reason: String| Invalid::new(format!("policy parameter {parameter:?}"), reason);
         let (name, level) = match parameter.trim().split_once('@') {
             None => (parameter.trim(), None),
             Some((name, level)) => {
@@ -114,7 +115,7 @@ impl Assignment {
             None => self.name.clone(),
         };
         let refuse = |invalid: Invalid| {
-            Invalid::new(format!("policy parameter {name}={value:?}"), invalid.why)
+            Invalid::new(format!("policy parameter {name}={value:?}"), invalid.reason)
         };
         let level = self.level;
         match self.name.as_str() {
@@ -264,13 +265,13 @@ fn set_at<T: Clone>(values: &mut Vec<T>, level: Option<Level>, first: u8, value:
         values.fill(value);
         return;
     };
-    let place = usize::from(level.number().saturating_sub(first));
+    let index = usize::from(level.number().saturating_sub(first));
     if let Some(last) = values.last().cloned()
-        && values.len() <= place
+        && values.len() <= index
     {
-        values.resize(place + 1, last);
+        values.resize(index + 1, last);
     }
-    values[place] = value;
+    values[index] = value;
 }
 
 fn each_group(policy: &mut Policy, level: Option<Level>, change: impl Fn(&mut GroupPolicy)) {
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn invalid_assignments_are_refused_with_the_reason() {
-        for (assignments, why) in [
+        for (assignments, reason) in [
             (&["windowchars=1"][..], "no such parameter"),
             (&["window_chars"], "NAME=VALUE"),
             (&["window_chars=many"], "whole number"),
@@ -375,7 +376,7 @@ mod tests {
             (&["preset=turns", "keep_recent_turns=5"], "less than turns"),
         ] {
             let error = with(assignments).unwrap_err().to_string();
-            assert!(error.contains(why), "{assignments:?}: {error}");
+            assert!(error.contains(reason), "{assignments:?}: {error}");
         }
     }
 

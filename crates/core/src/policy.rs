@@ -94,8 +94,8 @@ pub enum SummaryLength {
 impl fmt::Display for SummaryLength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Keep(share) => write!(f, "{share}"),
-            Self::Sentences(least, most) => write!(f, "{least}-{most} sentences"),
+            Self::Keep(ratio) => write!(f, "{ratio}"),
+            Self::Sentences(min, max) => write!(f, "{min}-{max} sentences"),
         }
     }
 }
@@ -110,11 +110,11 @@ impl FromStr for SummaryLength {
             )
         };
         if let Some(range) = text.strip_suffix("sentences") {
-            let (least, most) = range.trim().split_once('-').ok_or_else(refuse)?;
-            let (least, most) = (least.trim().parse(), most.trim().parse());
-            let (Ok(least), Ok(most)) = (least, most) else { return Err(refuse()) };
-            return if 0 < least && least <= most {
-                Ok(Self::Sentences(least, most))
+            let (min, max) = range.trim().split_once('-').ok_or_else(refuse)?;
+            let (min, max) = (min.trim().parse(), max.trim().parse());
+            let (Ok(min), Ok(max)) = (min, max) else { return Err(refuse()) };
+            return if 0 < min && min <= max {
+                Ok(Self::Sentences(min, max))
             } else {
                 Err(refuse())
             };
@@ -343,7 +343,8 @@ impl Policy {
     /// Refuses a policy under which windows or groups could never seal, or would seal
     /// incorrectly.
     pub(crate) fn validate(&self) -> Result<(), Invalid> {
-        let refuse = |what: &str, why: &str| Err(Invalid::new(format!("policy: {what}"), why));
+        let refuse =
+            |subject: &str, reason: &str| Err(Invalid::new(format!("policy: {subject}"), reason));
         let window = &self.window;
         let by_time = matches!(window.seal_policy, SealPolicy::Time | SealPolicy::Hybrid);
         let by_size = matches!(window.seal_policy, SealPolicy::Chars | SealPolicy::Hybrid);
@@ -414,21 +415,21 @@ impl Policy {
     /// The group policy for nodes of `level` (2 or higher).
     #[must_use]
     pub fn group(&self, level: Level) -> Option<&GroupPolicy> {
-        let place = usize::from(level.number()).checked_sub(2)?;
-        self.groups.get(place).or_else(|| self.groups.last())
+        let index = usize::from(level.number()).checked_sub(2)?;
+        self.groups.get(index).or_else(|| self.groups.last())
     }
 
     /// The summary style of nodes at `level`.
     #[must_use]
     pub fn style(&self, level: Level) -> SummaryStyle {
-        let place = usize::from(level.number()) - 1;
+        let index = usize::from(level.number()) - 1;
         let strategy =
-            *self.strategies.get(place).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
+            *self.strategies.get(index).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
         SummaryStyle {
             strategy,
             length: *self
                 .lengths
-                .get(place)
+                .get(index)
                 .or(self.lengths.last())
                 .unwrap_or(&SummaryLength::Keep(0.5)),
             deduplicate: self.deduplicate,
@@ -451,10 +452,10 @@ mod tests {
         for preset in Preset::ALL {
             assert_eq!(Policy::from(preset).validate(), Ok(()), "{}", preset.as_str());
         }
-        let check = |change: fn(&mut Policy), what: &str| {
+        let check = |change: fn(&mut Policy), subject: &str| {
             let mut policy = Policy::default();
             change(&mut policy);
-            assert!(policy.validate().unwrap_err().to_string().contains(what));
+            assert!(policy.validate().unwrap_err().to_string().contains(subject));
         };
         check(|p| p.window.window_chars = Some(10), "window_chars");
         check(|p| p.window.overlap_chars = 500, "overlap_chars");

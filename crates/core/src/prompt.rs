@@ -181,12 +181,13 @@ mod tests {
     #[test]
     fn prompts_ask_for_the_sections_of_their_strategy() {
         for strategy in Strategy::ALL {
-            let asked: Vec<&str> = text(strategy)
+            let prompt_headings: Vec<&str> = text(strategy)
                 .lines()
                 .filter_map(|line| line.strip_prefix(SummarySection::MARK))
                 .collect();
-            let own: Vec<&str> = sections(strategy).iter().map(|section| section.heading).collect();
-            assert_eq!(asked, own, "{strategy}");
+            let section_headings: Vec<&str> =
+                sections(strategy).iter().map(|section| section.heading).collect();
+            assert_eq!(prompt_headings, section_headings, "{strategy}");
         }
     }
 

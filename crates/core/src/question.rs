@@ -37,11 +37,11 @@ impl Question {
     /// Analyzes a question. Relative times ("last month") refer to `now`.
     #[must_use]
     pub fn new(text: &str, now: Timestamp) -> Self {
-        let mut own: Vec<QuestionTerm> = Vec::new();
+        let mut distinct: Vec<QuestionTerm> = Vec::new();
         for term in terms(text) {
-            if !own.iter().any(|other| other.id == term.id) {
+            if !distinct.iter().any(|other| other.id == term.id) {
                 let is_asking = is_conversation_word(&term.word);
-                own.push(QuestionTerm {
+                distinct.push(QuestionTerm {
                     id: term.id,
                     word: term.word,
                     is_question_word: is_asking,
@@ -56,7 +56,7 @@ impl Question {
             about_answers: is_about_answers(&words),
             about_past: words.iter().any(|word| ABOUT_PAST.contains(&word.as_str())),
             times: crate::time_expressions::spans(&folded, now),
-            terms: own,
+            terms: distinct,
             words,
         }
     }
@@ -102,14 +102,14 @@ const FRENCH_HAVE: [&str; 4] = ["as", "avez", "avais", "aviez"];
 
 /// Matches "you said", "did you", "your advice", "tu m'as", with at most one word between.
 fn is_about_answers(words: &[String]) -> bool {
-    let next = |place: usize, among: &[&str]| {
-        words[place + 1..].iter().take(2).any(|word| among.contains(&word.as_str()))
+    let next = |index: usize, verbs: &[&str]| {
+        words[index + 1..].iter().take(2).any(|word| verbs.contains(&word.as_str()))
     };
-    words.iter().enumerate().any(|(place, word)| match word.as_str() {
-        "did" => words.get(place + 1).is_some_and(|word| word == "you"),
-        "you" => next(place, &SAID),
-        "your" => next(place, &SAYING),
-        "tu" | "vous" => next(place, &FRENCH_HAVE),
+    words.iter().enumerate().any(|(index, word)| match word.as_str() {
+        "did" => words.get(index + 1).is_some_and(|word| word == "you"),
+        "you" => next(index, &SAID),
+        "your" => next(index, &SAYING),
+        "tu" | "vous" => next(index, &FRENCH_HAVE),
         _ => false,
     })
 }
@@ -129,10 +129,11 @@ pub fn is_standing_instruction(folded: &str) -> bool {
         "jamais",
         "je prefere",
     ];
-    PREFERENCE_PHRASES.iter().any(|wish| {
-        folded.match_indices(wish).any(|(at, _)| {
-            let free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-            free(folded[..at].chars().next_back()) && free(folded[at + wish.len()..].chars().next())
+    PREFERENCE_PHRASES.iter().any(|phrase| {
+        folded.match_indices(phrase).any(|(at, _)| {
+            let is_boundary = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+            is_boundary(folded[..at].chars().next_back())
+                && is_boundary(folded[at + phrase.len()..].chars().next())
         })
     })
 }
@@ -161,16 +162,16 @@ mod tests {
             ("When did Yann call?", false, false),
             ("Où est mon bateau ?", true, false),
         ] {
-            let asked = question(text);
-            assert_eq!((asked.first_person, asked.about_answers), (first, answers), "{text}");
+            let parsed = question(text);
+            assert_eq!((parsed.first_person, parsed.about_answers), (first, answers), "{text}");
         }
     }
 
     #[test]
     fn terms_are_distinct_and_question_words_are_marked() {
-        let asked = question("List the boats and the boat that was mentioned");
+        let parsed = question("List the boats and the boat that was mentioned");
         let terms: Vec<(&str, bool)> =
-            asked.terms.iter().map(|t| (t.word.as_str(), t.is_question_word)).collect();
+            parsed.terms.iter().map(|t| (t.word.as_str(), t.is_question_word)).collect();
         assert_eq!(terms, [("list", true), ("boats", false), ("mentioned", true)]);
     }
 

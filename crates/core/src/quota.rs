@@ -39,19 +39,19 @@ pub fn period_start(now: Timestamp) -> Timestamp {
 /// the quota; a call larger than the quota gets a minute of its own.
 pub fn next_slot(
     quota: Quota,
-    taken: &[QuotaUsage],
+    usage: &[QuotaUsage],
     tokens: i64,
     now: Timestamp,
 ) -> Result<Timestamp, ProviderError> {
     let latest = now.plus_micros(MAX_WAIT_MICROS);
     // An entry beyond the latest possible slot is from before the clock was set back: ignore it.
-    let known = || taken.iter().filter(|taken| taken.at <= latest);
-    let first = known().map(|taken| taken.at).fold(now, Timestamp::max);
-    let frees = known().map(|taken| taken.at.plus_micros(MINUTE)).filter(|free| *free > first);
-    let mut moments: Vec<Timestamp> = std::iter::once(first).chain(frees).collect();
-    moments.sort_unstable();
-    let has_room = |moment: &Timestamp| {
-        let minute = known().filter(|taken| taken.at > period_start(*moment));
+    let known = || usage.iter().filter(|usage| usage.at <= latest);
+    let first = known().map(|usage| usage.at).fold(now, Timestamp::max);
+    let free_times = known().map(|usage| usage.at.plus_micros(MINUTE)).filter(|time| *time > first);
+    let mut candidates: Vec<Timestamp> = std::iter::once(first).chain(free_times).collect();
+    candidates.sort_unstable();
+    let has_room = |time: &Timestamp| {
+        let minute = known().filter(|usage| usage.at > period_start(*time));
         let (calls, used) = minute
             .fold((0, 0), |(calls, used), it| (calls + it.calls, it.tokens.saturating_add(used)));
         let fits = |limit: Option<u32>, used: i64, more: i64| {
@@ -62,11 +62,11 @@ pub fn next_slot(
         fits(quota.requests_per_minute, calls, 1) && fits(quota.tokens_per_minute, used, tokens)
     };
     // One minute after the last call, the quota is unused.
-    let turn = moments.into_iter().find(has_room).unwrap_or_else(|| first.plus_micros(MINUTE));
-    if turn <= latest {
-        return Ok(turn);
+    let slot = candidates.into_iter().find(has_room).unwrap_or_else(|| first.plus_micros(MINUTE));
+    if slot <= latest {
+        return Ok(slot);
     }
-    let wait_ms = wait_ms(turn, now);
+    let wait_ms = wait_ms(slot, now);
     let reason = format!(
         "the quota for this minute is used up; the next call can start in {} s",
         wait_ms.div_ceil(1000)
@@ -76,8 +76,8 @@ pub fn next_slot(
 
 /// The time until a slot, in milliseconds.
 #[must_use]
-pub fn wait_ms(turn: Timestamp, now: Timestamp) -> u64 {
-    u64::try_from(turn.as_micros() - now.as_micros()).unwrap_or(0).div_ceil(1000)
+pub fn wait_ms(slot: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(slot.as_micros() - now.as_micros()).unwrap_or(0).div_ceil(1000)
 }
 
 #[cfg(test)]
@@ -99,17 +99,17 @@ mod tests {
     /// Runs calls in sequence, each at a second and with a number of tokens, and checks the
     /// second of each slot or the seconds to wait.
     fn check(quota: Quota, calls: &[(i64, i64)], turns: &[Result<i64, u64>]) {
-        let mut taken = Vec::new();
+        let mut usage = Vec::new();
         let mut found = Vec::new();
         for (second, tokens) in calls {
-            let turn = next_slot(quota, &taken, *tokens, at(*second));
-            taken.extend(turn.iter().map(|turn| QuotaUsage {
-                at: *turn,
+            let slot = next_slot(quota, &usage, *tokens, at(*second));
+            usage.extend(slot.iter().map(|slot| QuotaUsage {
+                at: *slot,
                 calls: 1,
                 tokens: *tokens,
             }));
-            found.push(match turn {
-                Ok(turn) => Ok((turn.as_micros() - at(0).as_micros()) / 1_000_000),
+            found.push(match slot {
+                Ok(slot) => Ok((slot.as_micros() - at(0).as_micros()) / 1_000_000),
                 Err(ProviderError { advice: RetryAdvice::Throttled(ms), .. }) => Err(ms / 1000),
                 Err(other) => panic!("{other}"),
             });

@@ -55,7 +55,6 @@ pub struct ReceiptItem {
     /// One past the last message covered.
     pub until: u32,
     /// The detail level.
-    #[serde(rename = "grain")]
     pub detail: DetailLevel,
     /// The reason.
     pub reason: PackReason,

@@ -34,12 +34,14 @@ pub fn split(text: &str) -> Vec<TextSegment<'_>> {
     for line in text.split_inclusive('\n') {
         let start = at;
         at += line.len();
-        let bare = line.trim();
-        if bare.starts_with("```") || bare.starts_with("~~~") {
+        let trimmed = line.trim();
+        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
             close(text, &mut paragraph, &mut pieces);
             match fence.take() {
                 Some(from) => code(&text[from..start], &mut pieces),
-                None if bare.len() > 3 && bare[3..].contains(&bare[..3]) => code(bare, &mut pieces),
+                None if trimmed.len() > 3 && trimmed[3..].contains(&trimmed[..3]) => {
+                    code(trimmed, &mut pieces);
+                }
                 None => fence = Some(at),
             }
             continue;
@@ -47,7 +49,7 @@ pub fn split(text: &str) -> Vec<TextSegment<'_>> {
         if fence.is_some() {
             continue;
         }
-        let (kind, content) = classify(bare);
+        let (kind, content) = classify(trimmed);
         // A line that starts in lower case continues the previous sentence.
         let goes_on = kind == SegmentKind::Prose && content.starts_with(char::is_lowercase);
         if let Some((_, end, _)) = paragraph.as_mut().filter(|_| goes_on) {
@@ -122,18 +124,18 @@ fn classify(line: &str) -> (SegmentKind, &str) {
 
 /// Whether a line is code, a diff or a log rather than prose.
 fn looks_like_code(line: &str) -> bool {
-    let ends = line.ends_with([';', '{', '}', '\\', '$']) && !line.contains(". ");
+    let ends_like_code = line.ends_with([';', '{', '}', '\\', '$']) && !line.contains(". ");
     let numbered = line.split_once(':').is_some_and(|(number, rest)| {
         !number.is_empty()
             && number.bytes().all(|b| b.is_ascii_digit())
             && !rest.starts_with(|c: char| c.is_ascii_digit())
     });
     let bracketed = line.starts_with('[') && line.ends_with(']');
-    let begins =
+    let begins_like_code =
         ["$ ", "+++ ", "@@ ", "diff ", "import ", "#include", "</", "<?", "Traceback ", "File \""]
             .iter()
             .any(|start| line.starts_with(start));
-    if ends || begins || numbered || bracketed {
+    if ends_like_code || begins_like_code || numbered || bracketed {
         return true;
     }
     let (mut letters, mut signs) = (0_usize, 0_usize);
@@ -161,11 +163,11 @@ fn sentences<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
             continue;
         }
         let mut end = at + c.len_utf8();
-        let wide = matches!(c, '。' | '！' | '？' | '｡');
+        let is_full_width = matches!(c, '。' | '！' | '？' | '｡');
         let mut last = c;
-        while let Some(&(next, mark)) = chars.peek() {
+        while let Some(&(next, punctuation)) = chars.peek() {
             if !matches!(
-                mark,
+                punctuation,
                 '.' | '!'
                     | '?'
                     | '…'
@@ -182,13 +184,13 @@ fn sentences<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
             ) {
                 break;
             }
-            last = if matches!(mark, '!' | '?') { mark } else { last };
-            end = next + mark.len_utf8();
+            last = if matches!(punctuation, '!' | '?') { punctuation } else { last };
+            end = next + punctuation.len_utf8();
             chars.next();
         }
         let rest = &text[end..];
         let spaced = rest.is_empty() || rest.starts_with(char::is_whitespace);
-        if !(wide || spaced) {
+        if !(is_full_width || spaced) {
             continue;
         }
         if matches!(last, '.' | '…') && !stops(&text[start..at], rest.trim_start(), end - at > 1)
@@ -273,13 +275,13 @@ pub fn stem(word: &str) -> String {
         stem = unelided(&stem).to_owned();
     }
     if !stem.is_ascii() {
-        stem = stem.chars().map(plain).collect();
+        stem = stem.chars().map(without_accent).collect();
     }
     if stem.bytes().any(|b| !b.is_ascii_lowercase()) {
         return stem;
     }
-    for (ending, kept, least) in ENDINGS {
-        if stem.len() >= ending.len() + least && stem.ends_with(ending) {
+    for (ending, kept, min_stem) in ENDINGS {
+        if stem.len() >= ending.len() + min_stem && stem.ends_with(ending) {
             stem.truncate(stem.len() - ending.len());
             stem.push_str(kept);
             break;
@@ -328,7 +330,7 @@ fn unelided(word: &str) -> &str {
 }
 
 /// A letter without its accent, for French.
-const fn plain(c: char) -> char {
+const fn without_accent(c: char) -> char {
     match c {
         'à' | 'â' | 'ä' | 'á' | 'ã' => 'a',
         'é' | 'è' | 'ê' | 'ë' => 'e',

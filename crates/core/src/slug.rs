@@ -36,18 +36,18 @@ pub fn as_slug(text: &str) -> String {
 /// Suggests at most three similar slugs: those that start like the given text or, if there are
 /// none, those that contain all its words.
 #[must_use]
-pub fn suggest_slugs<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
-    let given = slug_of(given);
-    if given.is_empty() {
+pub fn suggest_slugs<'a>(input: &str, slugs: &[&'a str]) -> Vec<&'a str> {
+    let input = slug_of(input);
+    if input.is_empty() {
         return Vec::new();
     }
     let has_all =
-        |slug: &str| given.split('-').all(|word| slug.split('-').any(|other| other == word));
-    let pick = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a str> {
+        |slug: &str| input.split('-').all(|word| slug.split('-').any(|other| other == word));
+    let select = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a str> {
         slugs.iter().copied().filter(|slug| fits(slug)).take(3).collect()
     };
-    let begin = pick(&|slug| slug.starts_with(&given));
-    if begin.is_empty() { pick(&has_all) } else { begin }
+    let begin = select(&|slug| slug.starts_with(&input));
+    if begin.is_empty() { select(&has_all) } else { begin }
 }
 
 /// Derives a title from the first user message.
@@ -96,8 +96,8 @@ mod tests {
             "staging",
             "staging-tide",
         ];
-        let check = |given: &str, expected: &[&str]| {
-            assert_eq!(suggest_slugs(given, &slugs), expected, "{given}");
+        let check = |input: &str, expected: &[&str]| {
+            assert_eq!(suggest_slugs(input, &slugs), expected, "{input}");
         };
         check("which-port", &["which-port-does-staging-use"]);
         check("Which port", &["which-port-does-staging-use"]);

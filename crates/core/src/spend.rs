@@ -76,9 +76,9 @@ impl Prices {
     /// wildcard of its provider.
     #[must_use]
     pub fn find(&self, model: &str) -> Option<Price> {
-        let whole = model.split('@').next().unwrap_or(model);
-        let every = format!("{}/*", provider_of(whole));
-        let names = [whole, undated(whole), &every];
+        let unversioned = model.split('@').next().unwrap_or(model);
+        let every = format!("{}/*", provider_of(unversioned));
+        let names = [unversioned, undated(unversioned), &every];
         names.into_iter().find_map(|name| self.models.get(name)).copied()
     }
 }
@@ -113,12 +113,12 @@ impl SpendAmount {
     /// The amount for the usage of one or more calls; the price may be unknown.
     #[must_use]
     pub fn of(usage: Usage, price: Option<Price>) -> Self {
-        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let saturating = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let calls = i64::from(usage.calls);
         Self {
             calls,
-            tokens_in: whole(usage.tokens_in),
-            tokens_out: whole(usage.tokens_out),
+            tokens_in: saturating(usage.tokens_in),
+            tokens_out: saturating(usage.tokens_out),
             money: price.map(|price| price.of(usage)).unwrap_or_default(),
             unpriced: if price.is_none() { calls } else { 0 },
         }
@@ -210,8 +210,8 @@ pub(crate) fn provider_of(model: &str) -> &str {
 
 /// The UTC day of a time, counted from 1970.
 #[must_use]
-pub const fn day_of(moment: Timestamp) -> i64 {
-    moment.as_micros().div_euclid(86_400_000_000)
+pub const fn day_of(time: Timestamp) -> i64 {
+    time.as_micros().div_euclid(86_400_000_000)
 }
 
 /// A spending limit; `None` means unlimited.
@@ -319,13 +319,13 @@ impl Metered<'_> {
         request: &ChatRequest,
         call: impl FnOnce() -> Result<ChatReply, ProviderError>,
     ) -> Result<ChatReply, ProviderError> {
-        let booking = self.meter.reserve_usage(self.chat.name(), request.max_usage())?;
+        let reservation = self.meter.reserve_usage(self.chat.name(), request.max_usage())?;
         let reply = call();
         match &reply {
-            Ok(reply) => self.meter.settle(booking, reply.usage, &reply.redacted),
+            Ok(reply) => self.meter.settle(reservation, reply.usage, &reply.redacted),
             Err(error) => {
                 let call = error.call.as_deref().cloned().unwrap_or_default();
-                self.meter.settle(booking, call.usage, &call.redacted);
+                self.meter.settle(reservation, call.usage, &call.redacted);
             }
         }
         reply
@@ -348,9 +348,9 @@ impl ChatModel for Metered<'_> {
     fn stream(
         &self,
         request: &ChatRequest,
-        hear: &mut dyn FnMut(&str),
+        on_text: &mut dyn FnMut(&str),
     ) -> Result<ChatReply, ProviderError> {
-        self.account(request, || self.chat.stream(request, hear))
+        self.account(request, || self.chat.stream(request, on_text))
     }
 }
 
@@ -448,12 +448,12 @@ mod tests {
         assert_eq!(price.of(Usage::for_call(1, 1)), Money(750));
         let call = SpendAmount::of(Usage::for_call(1000, 100), Some(price));
         assert_eq!(call.to_string(), "1 call, 1000 tokens in, 100 out, $0.000210");
-        let free = SpendAmount::of(Usage::for_call(10, 1), None);
-        assert_eq!(free.to_string(), "1 call, 10 tokens in, 1 out, price unknown");
+        let unpriced_call = SpendAmount::of(Usage::for_call(10, 1), None);
+        assert_eq!(unpriced_call.to_string(), "1 call, 10 tokens in, 1 out, price unknown");
         assert_eq!(
-            (call + free).to_string(),
+            (call + unpriced_call).to_string(),
             "2 calls, 1010 tokens in, 101 out, $0.000210 and 1 of unknown price"
         );
-        assert_eq!(call + free - free, call);
+        assert_eq!(call + unpriced_call - unpriced_call, call);
     }
 }

@@ -45,15 +45,15 @@ fn is_bidi_control(c: char) -> bool {
 /// other character.
 #[must_use]
 pub fn token_upper_bound(text: &str) -> u64 {
-    let plain = text.bytes().filter(u8::is_ascii).count() as u64;
+    let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
     let others = text.chars().filter(|c| !c.is_ascii()).count() as u64;
-    plain.div_ceil(2) + 2 * others
+    ascii.div_ceil(2) + 2 * others
 }
 
 /// The suffix of an error message that suggests similar names; empty if there are none.
 #[must_use]
-pub fn did_you_mean(near: &[impl AsRef<str>]) -> String {
-    let names: Vec<&str> = near.iter().map(AsRef::as_ref).collect();
+pub fn did_you_mean(suggestions: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = suggestions.iter().map(AsRef::as_ref).collect();
     if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
 }
 

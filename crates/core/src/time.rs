@@ -80,7 +80,7 @@ impl Timestamp {
 
     fn from_civil(time: civil::DateTime) -> Self {
         let zoned = jiff::tz::Offset::UTC.to_timestamp(time);
-        zoned.map_or(Self(0), |moment| Self::from_micros(moment.as_microsecond()))
+        zoned.map_or(Self(0), |timestamp| Self::from_micros(timestamp.as_microsecond()))
     }
 
     fn jiff(self) -> jiff::Timestamp {
@@ -101,8 +101,8 @@ impl FromStr for Timestamp {
     /// Parses RFC 3339. A date, or a date with a time and no zone, is UTC.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
-        if let Ok(moment) = text.parse::<jiff::Timestamp>() {
-            return Ok(Self::from_micros(moment.as_microsecond()));
+        if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+            return Ok(Self::from_micros(timestamp.as_microsecond()));
         }
         if let Ok(time) = text.parse::<civil::DateTime>() {
             return Ok(Self::from_civil(time));
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn the_limits_have_dates_and_come_back() {
         for micros in [i64::MIN, Timestamp::MIN, 0, Timestamp::MAX, i64::MAX] {
-            let moment = Timestamp::from_micros(micros);
-            assert_eq!(moment.to_string().parse::<Timestamp>().unwrap(), moment);
+            let timestamp = Timestamp::from_micros(micros);
+            assert_eq!(timestamp.to_string().parse::<Timestamp>().unwrap(), timestamp);
         }
         assert_eq!(Timestamp::from_seconds(f64::NAN), None);
         assert_eq!(
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn reads_other_formats_by_pattern() {
-        let moment = Timestamp::parse_with("%I:%M %p on %d %B, %Y", "1:56 pm on 8 May, 2023");
-        assert_eq!(moment.unwrap().to_minute(), "2023-05-08 13:56");
-        assert_eq!(moment.unwrap().day(), "20230508");
+        let timestamp = Timestamp::parse_with("%I:%M %p on %d %B, %Y", "1:56 pm on 8 May, 2023");
+        assert_eq!(timestamp.unwrap().to_minute(), "2023-05-08 13:56");
+        assert_eq!(timestamp.unwrap().day(), "20230508");
     }
 }

@@ -31,24 +31,24 @@ pub(crate) fn spans(folded: &str, now: Timestamp) -> Vec<(Timestamp, Timestamp)>
         .collect();
     let today = now.civil_date();
     let mut spans = Vec::new();
-    let mut place = 0;
-    while place < words.len() {
-        let (taken, span) = named(&words[place..], today);
+    let mut index = 0;
+    while index < words.len() {
+        let (word_count, span) = parse_expression(&words[index..], today);
         if let Some((from, days)) = span
             && let (Some(start), Some(end)) =
                 (Timestamp::of_date(from), Timestamp::of_date(from.saturating_add(days)))
         {
             spans.push((start, end));
         }
-        place += taken.max(1);
+        index += word_count.max(1);
     }
     spans
 }
 
 /// Parses a time expression at the start of the words: the number of words it takes, and its
 /// range.
-fn named(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
-    let at = |place: usize| words.get(place).copied().unwrap_or_default();
+fn parse_expression(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
+    let at = |index: usize| words.get(index).copied().unwrap_or_default();
     if let Some(day) = iso(at(0)) {
         return (1, Some((day, 1.day())));
     }
@@ -75,7 +75,7 @@ fn named(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
 
 /// Parses "yesterday", "last month", "le mois dernier", "3 days ago", "last spring".
 fn relative(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
-    let at = |place: usize| words.get(place).copied().unwrap_or_default();
+    let at = |index: usize| words.get(index).copied().unwrap_or_default();
     let monday = today.saturating_sub(i64::from(today.weekday().to_monday_zero_offset()).days());
     let first = today.first_of_month();
     match (at(0), at(1), at(2)) {
@@ -129,8 +129,8 @@ fn iso(word: &str) -> Option<Date> {
 }
 
 fn month(word: &str) -> Option<i8> {
-    let place = MONTHS.iter().position(|names| names.contains(&word))?;
-    i8::try_from(place + 1).ok()
+    let index = MONTHS.iter().position(|names| names.contains(&word))?;
+    i8::try_from(index + 1).ok()
 }
 
 fn day_of_month(word: &str) -> Option<i8> {

@@ -41,23 +41,23 @@ enum Stored {
 
 impl From<Stored> for TreeState {
     fn from(stored: Stored) -> Self {
-        let (through, windows, sealed, offered, closings, ends) = match stored {
-            Stored::Current(through, windows, sealed, offered, closings, ends) => {
-                (through, windows, sealed, offered, closings, ends)
+        let (through, windows, sealed, offered, closings, turn_ends) = match stored {
+            Stored::Current(through, windows, sealed, offered, closings, turn_ends) => {
+                (through, windows, sealed, offered, closings, turn_ends)
             }
             Stored::WithoutTurnEnds(through, windows, sealed, offered, closings) => {
                 (through, windows, sealed, offered, closings, Vec::new())
             }
         };
-        let turn_ends = ends.into_iter().map(|(after, thread)| TurnEnd { after, thread });
+        let turn_ends = turn_ends.into_iter().map(|(after, thread)| TurnEnd { after, thread });
         Self { through, windows, sealed, offered, closings, turn_ends: turn_ends.collect() }
     }
 }
 
 impl Serialize for TreeState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ends: Vec<_> = self.turn_ends.iter().map(|end| (end.after, end.thread)).collect();
-        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings, ends)
+        let turn_ends: Vec<_> = self.turn_ends.iter().map(|end| (end.after, end.thread)).collect();
+        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings, turn_ends)
             .serialize(serializer)
     }
 }
@@ -67,31 +67,31 @@ impl TreeState {
     /// it seals.
     pub fn push(
         &mut self,
-        place: usize,
+        index: usize,
         thread: &ThreadName,
         piece: &WindowMessage<'_>,
         policy: &Policy,
     ) -> Vec<NodeSpec> {
-        if self.windows.len() <= place {
-            self.windows.resize_with(place + 1, OpenWindow::default);
+        if self.windows.len() <= index {
+            self.windows.resize_with(index + 1, OpenWindow::default);
         }
         // The next message of the same thread shows the end of the turn without a mark.
-        let shown = TurnEnd { after: piece.idx.0, thread: place };
-        self.turn_ends.retain(|end| *end != shown);
+        let unmarked_end = TurnEnd { after: piece.idx.0, thread: index };
+        self.turn_ends.retain(|end| *end != unmarked_end);
         self.through = piece.idx.0 + 1;
-        let seals = self.windows[place].push(piece, &policy.window);
+        let seals = self.windows[index].push(piece, &policy.window);
         seals.into_iter().map(|seal| self.window(thread, &seal, policy)).collect()
     }
 
     /// Ends the latest turn of the thread at this index, and plans the window that this seals.
     pub fn end_turn(
         &mut self,
-        place: usize,
+        index: usize,
         thread: &ThreadName,
         policy: &Policy,
     ) -> Option<NodeSpec> {
-        let seal = self.windows.get_mut(place)?.end_turn(&policy.window)?;
-        self.turn_ends.push(TurnEnd { after: self.through, thread: place });
+        let seal = self.windows.get_mut(index)?.end_turn(&policy.window)?;
+        self.turn_ends.push(TurnEnd { after: self.through, thread: index });
         Some(self.window(thread, &seal, policy))
     }
 
@@ -103,8 +103,8 @@ impl TreeState {
     ) -> Vec<NodeSpec> {
         let by = MessageIdx(self.through.saturating_sub(1));
         let mut tasks = Vec::new();
-        for (place, thread) in threads.enumerate() {
-            let Some(window) = self.windows.get_mut(place) else { continue };
+        for (index, thread) in threads.enumerate() {
+            let Some(window) = self.windows.get_mut(index) else { continue };
             let seals = window.close(by, &policy.window);
             tasks.extend(seals.iter().map(|seal| self.window(thread, seal, policy)));
         }
@@ -134,12 +134,12 @@ impl TreeState {
         sealed_by: Option<MessageIdx>,
         policy: &Policy,
     ) -> NodeSpec {
-        let place = usize::from(level.number()) - 1;
-        if self.sealed.len() <= place {
-            self.sealed.resize(place + 1, 0);
+        let index = usize::from(level.number()) - 1;
+        if self.sealed.len() <= index {
+            self.sealed.resize(index + 1, 0);
         }
-        let ordinal = self.sealed[place];
-        self.sealed[place] += 1;
+        let ordinal = self.sealed[index];
+        self.sealed[index] += 1;
         let (style, overrides) = (policy.style(level), Vec::new());
         NodeSpec { level, ordinal, covers, style, cause, sealed_by, overrides }
     }
@@ -154,25 +154,25 @@ impl TreeState {
         nodes: Vec<Node>,
         policy: &Policy,
     ) -> Vec<(NodeSpec, Vec<u32>)> {
-        let place = usize::from(level.number()) - 1;
-        if self.offered.len() <= place {
-            self.offered.resize(place + 1, 0);
+        let index = usize::from(level.number()) - 1;
+        if self.offered.len() <= index {
+            self.offered.resize(index + 1, 0);
         }
-        let above = level.above();
-        let offered = self.offered[place];
+        let parent_level = level.above();
+        let offered = self.offered[index];
         let (mut ungrouped, mut next): (Vec<Node>, Vec<Node>) =
             nodes.into_iter().partition(|node| node.ordinal() < offered);
         next.sort_by_key(Node::ordinal);
         let mut planned = Vec::new();
         for node in next {
-            if node.ordinal() != self.offered[place] {
+            if node.ordinal() != self.offered[index] {
                 break;
             }
-            self.offered[place] += 1;
+            self.offered[index] += 1;
             let NodeSpec { sealed_by, overrides, .. } = node.spec.clone();
             ungrouped.push(node);
             let policy = policy.overridden(&overrides);
-            let due = self.due_groups(above, &mut ungrouped, sealed_by, &policy);
+            let due = self.due_groups(parent_level, &mut ungrouped, sealed_by, &policy);
             let with =
                 |(spec, children)| (NodeSpec { overrides: overrides.clone(), ..spec }, children);
             planned.extend(due.into_iter().map(with));
@@ -197,19 +197,19 @@ impl TreeState {
     /// Plans the groups that are due among ungrouped nodes, and removes their children.
     fn due_groups(
         &mut self,
-        above: Level,
+        parent_level: Level,
         ungrouped: &mut Vec<Node>,
         sealed_by: Option<MessageIdx>,
         policy: &Policy,
     ) -> Vec<(NodeSpec, Vec<u32>)> {
         let mut planned = Vec::new();
-        let Some(rule) = policy.group(above) else { return planned };
+        let Some(rule) = policy.group(parent_level) else { return planned };
         // Merge threads in time order.
         ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
         while let Some((children, reason)) = first_due(ungrouped, rule) {
             let group: Vec<Node> = ungrouped.drain(..children).collect();
             let covers = Coverage::Nodes(group.iter().map(|child| child.id.clone()).collect());
-            let task = self.task(above, covers, SealCause::Group(reason), sealed_by, policy);
+            let task = self.task(parent_level, covers, SealCause::Group(reason), sealed_by, policy);
             planned.push((task, group.iter().map(Node::ordinal).collect()));
         }
         planned
@@ -228,11 +228,11 @@ impl TreeState {
         let parts = grouping::repacked(&members, policy.group(group.level)?)?;
         let mut rest = children;
         let mut planned = Vec::new();
-        for (place, take) in parts.into_iter().enumerate() {
+        for (index, take) in parts.into_iter().enumerate() {
             let (part, more) = rest.split_at(take);
             rest = more;
             let covers = Coverage::Nodes(part.iter().map(|child| child.id.clone()).collect());
-            let task = match place {
+            let task = match index {
                 0 => NodeSpec { covers, ..group.clone() },
                 _ => {
                     let cause = SealCause::Group(GroupReason::NextDoesNotFit);
@@ -258,7 +258,7 @@ impl TreeState {
     /// The first message that no sealed window covers, over all threads.
     #[must_use]
     pub fn first_open(&self) -> Option<MessageIdx> {
-        self.windows.iter().filter_map(|window| window.from()).map(|place| place.idx).min()
+        self.windows.iter().filter_map(|window| window.from()).map(|position| position.idx).min()
     }
 }
 

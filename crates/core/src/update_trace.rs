@@ -15,7 +15,7 @@ use crate::job::JobId;
 #[must_use]
 pub fn events_of_update(update: JobId, lines: &[JobEvent]) -> Vec<JobEvent> {
     let mut open: HashSet<JobId> = HashSet::new();
-    let mut own = Vec::new();
+    let mut events = Vec::new();
     for commit in lines.chunk_by(|one, next| one.at == next.at) {
         let finishes =
             |line: &JobEvent| line.kind == JobEventKind::Release && open.contains(&line.job);
@@ -23,14 +23,14 @@ pub fn events_of_update(update: JobId, lines: &[JobEvent]) -> Vec<JobEvent> {
             let planned = commit.iter().filter(|line| line.kind.is_planning());
             open.extend(planned.map(|line| line.job).collect::<Vec<_>>());
         }
-        own.extend(
+        events.extend(
             commit.iter().filter(|line| line.job == update || open.contains(&line.job)).cloned(),
         );
         for done in commit.iter().filter(|line| line.kind == JobEventKind::Release) {
             open.remove(&done.job);
         }
     }
-    own
+    events
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
         JobId(ContentHash::of_fields(&[name.as_bytes()]))
     }
 
-    fn check(log: &[(i64, &str, JobEventKind)], own: &[usize]) {
+    fn check(log: &[(i64, &str, JobEventKind)], events: &[usize]) {
         let lines: Vec<JobEvent> = log
             .iter()
             .map(|(at, job, event)| JobEvent {
@@ -56,7 +56,7 @@ mod tests {
                 took_ms: None,
             })
             .collect();
-        let expected: Vec<JobEvent> = own.iter().map(|place| lines[*place].clone()).collect();
+        let expected: Vec<JobEvent> = events.iter().map(|index| lines[*index].clone()).collect();
         assert_eq!(events_of_update(id("update"), &lines), expected);
     }
 

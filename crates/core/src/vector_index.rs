@@ -36,10 +36,10 @@ impl VectorIndex {
     /// The index with a rebuild for another model. A rebuild for the same model continues, a
     /// rebuild for a different one is dropped, and the current model needs none.
     #[must_use]
-    pub fn towards(self, model: &str) -> Self {
+    pub fn rebuilding_for(self, model: &str) -> Self {
         let next = match self.next {
             _ if self.model == model => None,
-            Some(begun) if begun.model == model => Some(begun),
+            Some(rebuild) if rebuild.model == model => Some(rebuild),
             _ => Some(IndexRebuild { model: model.to_owned(), done: Cursor::start() }),
         };
         Self { next, ..self }
@@ -71,13 +71,17 @@ mod tests {
 
     #[test]
     fn an_index_goes_from_one_model_to_the_next() {
-        let index = VectorIndex::of("a").towards("b");
+        let index = VectorIndex::of("a").rebuilding_for("b");
         let done: Cursor = "7".parse().unwrap();
         let index = index.advanced("b", done.clone()).advanced("c", Cursor::start());
         assert_eq!(index.next, Some(IndexRebuild { model: "b".into(), done }));
-        assert_eq!(index.clone().towards("b"), index, "a rebuild for the same model continues");
-        assert_eq!(index.clone().towards("a"), VectorIndex::of("a"), "no rebuild");
-        let other = index.clone().towards("c");
+        assert_eq!(
+            index.clone().rebuilding_for("b"),
+            index,
+            "a rebuild for the same model continues"
+        );
+        assert_eq!(index.clone().rebuilding_for("a"), VectorIndex::of("a"), "no rebuild");
+        let other = index.clone().rebuilding_for("c");
         assert_eq!(other.next.map(|next| next.done), Some(Cursor::start()), "the rebuild restarts");
         assert_eq!(index.cut_over(), VectorIndex::of("b"));
         assert_eq!(VectorIndex::of("a").cut_over(), VectorIndex::of("a"));

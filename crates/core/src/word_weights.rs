@@ -3,9 +3,9 @@
 /// The weight of a lower-case word, from 0 (grammar) to 1 (content).
 #[must_use]
 pub fn word_weight(word: &str) -> f32 {
-    let bare = word.split(['\'', '’']).next().unwrap_or(word);
-    let elided = bare.chars().count() <= 2 && bare.len() < word.len();
-    let word = if elided { word[bare.len()..].trim_start_matches(['\'', '’']) } else { bare };
+    let stem = word.split(['\'', '’']).next().unwrap_or(word);
+    let elided = stem.chars().count() <= 2 && stem.len() < word.len();
+    let word = if elided { word[stem.len()..].trim_start_matches(['\'', '’']) } else { stem };
     if word.chars().nth(1).is_none() && word.bytes().all(|b| b.is_ascii_lowercase())
         || is_function_word(word)
     {

@@ -31,11 +31,11 @@ struct World {
     jobs: Vec<Job>,
     planned: u8,
     /// The job that each worker believes it holds. The first worker is in the waiter's process.
-    hands: [Option<Job>; 2],
+    held_jobs: [Option<Job>; 2],
     /// Whether the first worker committed and has not raised the signal yet.
-    unraised: bool,
+    signal_pending: bool,
     signal: u8,
-    made: Vec<String>,
+    written_nodes: Vec<String>,
     crashes: u8,
     failures: u8,
     waiter: Waiter,
@@ -61,10 +61,10 @@ impl World {
             clock: 0,
             jobs: Vec::new(),
             planned: 0,
-            hands: [None, None],
-            unraised: false,
+            held_jobs: [None, None],
+            signal_pending: false,
             signal: 0,
-            made: Vec::new(),
+            written_nodes: Vec::new(),
             crashes: 0,
             failures: 0,
             waiter: Waiter::Away,
@@ -89,7 +89,7 @@ impl World {
     /// Every possible next state, with the name of the step that leads to it.
     fn next(&self) -> Vec<(&'static str, Self)> {
         let mut steps = self.shared_steps();
-        for worker in 0..self.hands.len() {
+        for worker in 0..self.held_jobs.len() {
             steps.extend(self.worker_steps(worker));
         }
         steps.extend(self.waiter_steps());
@@ -116,36 +116,36 @@ impl World {
         if self.clock < 3 {
             steps.push(self.after("tick", |world| world.clock += 1));
         }
-        if self.unraised {
+        if self.signal_pending {
             steps.push(self.after("raise", |world| {
-                world.unraised = false;
+                world.signal_pending = false;
                 world.signal += 1;
             }));
         }
         steps
     }
 
-    fn worker_steps(&self, place: usize) -> Vec<(&'static str, Self)> {
-        let Some(held) = &self.hands[place] else {
+    fn worker_steps(&self, worker: usize) -> Vec<(&'static str, Self)> {
+        let Some(leased) = &self.held_jobs[worker] else {
             let lease = self.takes().map(|job| {
                 self.after("lease", |world| {
-                    let (name, now) = (format!("worker {place}"), world.now());
+                    let (name, now) = (format!("worker {worker}"), world.now());
                     world.jobs[job].lease(&name, now);
-                    world.hands[place] = Some(world.jobs[job].clone());
+                    world.held_jobs[worker] = Some(world.jobs[job].clone());
                 })
             });
             return lease.into_iter().collect();
         };
-        let mut steps = vec![self.after("finish", |world| world.finish(place, held))];
+        let mut steps = vec![self.after("finish", |world| world.finish(worker, leased))];
         if self.failures < 1 {
             let fail =
-                |error: ProviderError| move |world: &mut Self| world.fail(place, held, &error);
+                |error: ProviderError| move |world: &mut Self| world.fail(worker, leased, &error);
             steps.push(self.after("fail", fail(ProviderError::transient("busy"))));
             steps.push(self.after("give up", fail(ProviderError::permanent("no"))));
         }
         if self.crashes < 1 {
             steps.push(self.after("crash", |world| {
-                world.hands[place] = None;
+                world.held_jobs[worker] = None;
                 world.crashes += 1;
             }));
         }
@@ -153,17 +153,17 @@ impl World {
     }
 
     fn waiter_steps(&self) -> Vec<(&'static str, Self)> {
-        let mark = |world: &mut Self| world.waiter = Waiter::Marked(world.signal);
+        let observed = |world: &mut Self| world.waiter = Waiter::Marked(world.signal);
         match self.waiter {
-            Waiter::Away if self.planned > 0 => vec![self.after("mark", mark)],
-            Waiter::Marked(mark) => vec![self.after("look", |world| {
+            Waiter::Away if self.planned > 0 => vec![self.after("mark", observed)],
+            Waiter::Marked(observed) => vec![self.after("look", |world| {
                 world.waiter = match world.gate().is_clear() {
                     true => Waiter::Through(true),
-                    false => Waiter::Asleep(mark),
+                    false => Waiter::Asleep(observed),
                 };
             })],
             Waiter::Asleep(seen) => {
-                let wake = (self.signal != seen).then(|| self.after("wake", mark));
+                let wake = (self.signal != seen).then(|| self.after("wake", observed));
                 let time_out =
                     self.after("time out", |world| world.waiter = Waiter::Through(false));
                 wake.into_iter().chain([time_out]).collect()
@@ -173,24 +173,24 @@ impl World {
     }
 
     /// Commits a worker's result; does nothing if another worker has already committed it.
-    fn finish(&mut self, place: usize, held: &Job) {
-        self.hands[place] = None;
+    fn finish(&mut self, worker: usize, leased: &Job) {
+        self.held_jobs[worker] = None;
         let before = self.jobs.len();
-        self.jobs.retain(|job| job.id != held.id);
+        self.jobs.retain(|job| job.id != leased.id);
         if self.jobs.len() < before {
-            self.made.push(held.kind.to_string());
+            self.written_nodes.push(leased.kind.to_string());
         }
-        self.unraised |= place == 0;
+        self.signal_pending |= worker == 0;
     }
 
-    fn fail(&mut self, place: usize, held: &Job, error: &ProviderError) {
+    fn fail(&mut self, worker: usize, leased: &Job, error: &ProviderError) {
         let now = self.now();
-        self.hands[place] = None;
+        self.held_jobs[worker] = None;
         self.failures += 1;
-        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == held.id) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == leased.id) {
             job.fail(error, now, &RETRY);
         }
-        self.unraised |= place == 0;
+        self.signal_pending |= worker == 0;
     }
 
     /// A compact key that identifies the state.
@@ -200,21 +200,22 @@ impl World {
             "{} {} {} {} {} {} {:?}|",
             self.clock,
             self.planned,
-            self.unraised,
+            self.signal_pending,
             self.signal,
             self.crashes,
             self.failures,
             self.waiter
         );
-        for job in self.jobs.iter().chain(self.hands.iter().flatten()) {
-            let moment = match &job.state {
+        for job in self.jobs.iter().chain(self.held_jobs.iter().flatten()) {
+            let due_at = match &job.state {
                 JobState::Waiting { not_before } => format!("w{}", not_before.as_micros()),
                 JobState::Leased { worker, until } => format!("{worker}{}", until.as_micros()),
                 JobState::Dead => "dead".to_owned(),
             };
-            write!(key, "{}{moment}/{}|", job.kind.height(), job.failures).unwrap();
+            write!(key, "{}{due_at}/{}|", job.kind.height(), job.failures).unwrap();
         }
-        write!(key, "{:?}{:?}", self.hands.each_ref().map(Option::is_some), self.made).unwrap();
+        write!(key, "{:?}{:?}", self.held_jobs.each_ref().map(Option::is_some), self.written_nodes)
+            .unwrap();
         key
     }
 
@@ -222,30 +223,34 @@ impl World {
         let gate = self.gate();
         let lives = |job: &&Job| job.state != JobState::Dead;
         let failed = self.jobs.iter().filter(lives).filter(|job| job.failures > 0);
-        let trouble = failed.map(|job| job.kind.height()).min().unwrap_or(u8::MAX);
+        let failed_height = failed.map(|job| job.kind.height()).min().unwrap_or(u8::MAX);
         // Neither a failed job nor a job that depends on it blocks the gate.
         let critical =
-            |job: &&Job| job.kind.height() <= 1 && lives(job) && job.kind.height() < trouble;
+            |job: &&Job| job.kind.height() <= 1 && lives(job) && job.kind.height() < failed_height;
         assert_eq!(gate.is_clear(), self.jobs.iter().filter(critical).count() == 0, "{self:#?}");
         assert!(
             gate.pending.iter().all(|operation| !operation.description.contains("l2-")),
             "level 2 never holds"
         );
-        let made: BTreeSet<&String> = self.made.iter().collect();
-        assert_eq!(made.len(), self.made.len(), "nothing is made twice: {self:#?}");
+        let written_nodes: BTreeSet<&String> = self.written_nodes.iter().collect();
+        assert_eq!(
+            written_nodes.len(),
+            self.written_nodes.len(),
+            "nothing is made twice: {self:#?}"
+        );
         // Every remaining job becomes due, now or after its delay or lease.
         let later = self.now().plus_micros(20 * STEP_MICROS);
         for job in self.jobs.iter().filter(|job| job.state != JobState::Dead) {
             assert!(job.is_due(later), "stranded for ever: {job:#?}");
         }
         // Work done in this process always wakes a sleeper in this process.
-        if let Waiter::Asleep(mark) = self.waiter
+        if let Waiter::Asleep(observed) = self.waiter
             && gate.is_clear()
-            && !self.unraised
-            && self.signal == mark
+            && !self.signal_pending
+            && self.signal == observed
         {
-            let elsewhere = self.crashes + self.failures > 0 || !self.made.is_empty();
-            assert!(elsewhere, "a lost wake-up: {self:#?}");
+            let is_explained = self.crashes + self.failures > 0 || !self.written_nodes.is_empty();
+            assert!(is_explained, "a lost wake-up: {self:#?}");
         }
     }
 }
@@ -279,14 +284,14 @@ fn no_wake_up_is_lost_within_a_process() {
     let mut seen: HashSet<String> = HashSet::new();
     let mut queue: VecDeque<World> = VecDeque::from([World::new()]);
     while let Some(world) = queue.pop_front() {
-        if let Waiter::Asleep(mark) = world.waiter {
+        if let Waiter::Asleep(observed) = world.waiter {
             let asleep_for_nothing =
-                world.gate().is_clear() && !world.unraised && world.signal == mark;
+                world.gate().is_clear() && !world.signal_pending && world.signal == observed;
             assert!(!asleep_for_nothing, "{world:#?}");
         }
         for (name, next) in world.next() {
-            let elsewhere = next.hands[1].is_some() || next.crashes > 0;
-            if name != "tick" && !elsewhere && seen.insert(next.key()) {
+            let is_explained = next.held_jobs[1].is_some() || next.crashes > 0;
+            if name != "tick" && !is_explained && seen.insert(next.key()) {
                 queue.push_back(next);
             }
         }

@@ -37,11 +37,10 @@ fn policy() -> impl Strategy<Value = WindowPolicy> {
     let others =
         (proptest::option::of(1_u32..9), proptest::option::of(3_u32..7), 0_u32..3, 0_u32..3);
     (preset, limits, others).prop_map(|(preset, limits, (messages, turns, min_turns, keep))| {
-        let (size, wiggle, least, ensure_assistant, seal) = limits;
+        let (size, wiggle, min_flush_chars, ensure_assistant, seal) = limits;
         let mut policy = Policy::from(preset).window;
         if let Some(size) = size {
-            policy =
-                WindowPolicy { window_chars: Some(size), wiggle, min_flush_chars: least, ..policy };
+            policy = WindowPolicy { window_chars: Some(size), wiggle, min_flush_chars, ..policy };
         }
         policy.ensure_assistant = ensure_assistant;
         policy.seal_policy = [SealPolicy::Chars, SealPolicy::Time, SealPolicy::Hybrid][seal];
@@ -59,7 +58,7 @@ fn conversation(length: usize) -> impl Strategy<Value = Vec<SampleMessage>> {
 /// The messages with their positions, turns and times, as capture assigns them.
 fn pieces(conversation: &[SampleMessage]) -> Vec<WindowMessage<'_>> {
     let (mut turn, mut answered, mut at, mut ended_at) = (0, false, 0, None);
-    let mut made = Vec::new();
+    let mut messages = Vec::new();
     for (idx, message) in conversation.iter().enumerate() {
         at += message.minutes * 60_000_000;
         let now = Timestamp::from_micros(at);
@@ -69,7 +68,7 @@ fn pieces(conversation: &[SampleMessage]) -> Vec<WindowMessage<'_>> {
         answered |= message.role == Role::Assistant && !message.text.is_empty();
         ended_at = Some(ended_at.map_or(now, |ended| now.max(ended)));
         let chars = treering_core::text::chars(&message.text);
-        made.push(WindowMessage {
+        messages.push(WindowMessage {
             idx: MessageIdx(idx as u32),
             turn: TurnNo(turn),
             role: message.role,
@@ -80,7 +79,7 @@ fn pieces(conversation: &[SampleMessage]) -> Vec<WindowMessage<'_>> {
             skip: 0,
         });
     }
-    made
+    messages
 }
 
 fn fold(pieces: &[WindowMessage<'_>], policy: &WindowPolicy) -> (Vec<SealedWindow>, OpenWindow) {
@@ -113,11 +112,12 @@ struct ExchangeSize {
 impl ExchangeSize {
     /// Computed from the messages alone, independently of the fold.
     fn is_larger_than_a_window(&self, policy: &WindowPolicy) -> bool {
-        let over = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is > policy.most(limit));
-        let over_a_limit = over(policy.messages, self.messages)
-            || over(policy.tokens, self.tokens)
-            || over(policy.chars, self.chars);
-        over(policy.window_chars, self.chars) || (over_a_limit && !policy.has_bounds())
+        let exceeds =
+            |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is > policy.upper_bound(limit));
+        let over_a_limit = exceeds(policy.messages, self.messages)
+            || exceeds(policy.tokens, self.tokens)
+            || exceeds(policy.chars, self.chars);
+        exceeds(policy.window_chars, self.chars) || (over_a_limit && !policy.has_bounds())
     }
 }
 
@@ -216,13 +216,13 @@ proptest! {
     fn windows_partition_the_thread(conversation in conversation(60), policy in policy()) {
         let pieces = pieces(&conversation);
         let (seals, open) = fold(&pieces, &policy);
-        let ends: Vec<_> = seals.iter().map(|seal| seal.until).collect();
+        let seal_ends: Vec<_> = seals.iter().map(|seal| seal.until).collect();
         let starts: Vec<_> = seals.iter().map(|seal| seal.from).chain(open.from()).collect();
         if !pieces.is_empty() {
             prop_assert_eq!((starts[0].idx.0, starts[0].offset), (0, 0));
         }
         // Each window starts where the previous one ended.
-        for (end, start) in ends.iter().zip(&starts[1.min(starts.len())..]) {
+        for (end, start) in seal_ends.iter().zip(&starts[1.min(starts.len())..]) {
             prop_assert_eq!(end, start);
         }
         let sealed: u32 = seals.iter().map(|seal| seal.message_run.chars).sum();
@@ -259,7 +259,7 @@ proptest! {
     #[test]
     fn sizes_follow_the_table(conversation in conversation(60), policy in policy()) {
         let Some(size) = policy.window_chars.filter(|_| policy.has_bounds()) else { return Ok(()) };
-        let (least, most) = (policy.least(size), policy.most(size));
+        let (lower_bound, upper_bound) = (policy.lower_bound(size), policy.upper_bound(size));
         let pieces = pieces(&conversation);
         let seals = fold(&pieces, &policy).0;
         for seal in &seals {
@@ -268,7 +268,7 @@ proptest! {
             match seal.reason {
                 SealReason::Full => prop_assert!(chars >= size, "{:?}", seal),
                 SealReason::NextDoesNotFit | SealReason::Divided => {
-                    prop_assert!(chars >= least, "{:?} below {}", seal, least);
+                    prop_assert!(chars >= lower_bound, "{:?} below {}", seal, lower_bound);
                 }
                 SealReason::Silence => prop_assert!(chars >= policy.min_flush_chars),
                 _ => {}
@@ -281,14 +281,14 @@ proptest! {
                 }
                 SealReason::Divided => {
                     let last = last_message_in(&pieces, seal).max(last_exchange).min(chars);
-                    prop_assert!(chars <= most || chars - last < least, "{:?}", seal);
+                    prop_assert!(chars <= upper_bound || chars - last < lower_bound, "{:?}", seal);
                 }
                 _ => prop_assert!(
-                    chars <= most || chars - last_exchange.min(chars) < least,
+                    chars <= upper_bound || chars - last_exchange.min(chars) < lower_bound,
                     "{:?} of {}, {} in the last exchange", seal, size, last_exchange
                 ),
             }
-            prop_assert!(chars <= least + most, "{:?}", seal);
+            prop_assert!(chars <= lower_bound + upper_bound, "{:?}", seal);
             prop_assert!(seal.message_run.turns >= 1);
         }
     }
@@ -297,28 +297,28 @@ proptest! {
     fn an_end_mark_changes_nothing(
         conversation in conversation(60),
         policy in policy(),
-        marks in proptest::collection::vec(any::<bool>(), 60),
+        is_marked in proptest::collection::vec(any::<bool>(), 60),
     ) {
         let pieces = pieces(&conversation);
-        let (mut expected, mut plain) = fold(&pieces, &policy);
-        expected.extend(plain.end_turn(&policy));
+        let (mut expected, mut unmarked) = fold(&pieces, &policy);
+        expected.extend(unmarked.end_turn(&policy));
         let (mut window, mut seals) = (OpenWindow::default(), Vec::new());
-        for (place, piece) in pieces.iter().enumerate() {
+        for (index, piece) in pieces.iter().enumerate() {
             seals.extend(window.push(piece, &policy));
-            let ends = pieces.get(place + 1).is_none_or(|next| next.turn != piece.turn);
-            if ends && (marks[place] || place + 1 == pieces.len()) {
+            let ends_turn = pieces.get(index + 1).is_none_or(|next| next.turn != piece.turn);
+            if ends_turn && (is_marked[index] || index + 1 == pieces.len()) {
                 seals.extend(window.end_turn(&policy));
                 prop_assert_eq!(window.end_turn(&policy), None, "a second mark changes nothing");
             }
         }
         prop_assert_eq!(expected, seals);
-        prop_assert_eq!(plain, window);
+        prop_assert_eq!(unmarked, window);
     }
 
     #[test]
     fn a_stored_window_continues_unchanged(conversation in conversation(40), policy in policy()) {
         let pieces = pieces(&conversation);
-        let (whole, open) = fold(&pieces, &policy);
+        let (seals_at_once, open) = fold(&pieces, &policy);
         let mut window = OpenWindow::default();
         let mut parts = Vec::new();
         for piece in &pieces {
@@ -326,7 +326,7 @@ proptest! {
             let stored = serde_json::to_string(&window).unwrap();
             window = serde_json::from_str(&stored).unwrap();
         }
-        prop_assert_eq!(whole, parts);
+        prop_assert_eq!(seals_at_once, parts);
         prop_assert_eq!(open, window);
     }
 

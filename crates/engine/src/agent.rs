@@ -84,20 +84,20 @@ impl Agent {
         self.turn(conversation, text, |chat, request| (chat.complete(request), String::new()))
     }
 
-    /// Answers a message in a conversation, streaming: `hear` receives each chunk as it arrives.
+    /// Answers a message in a conversation, streaming: `on_text` receives each chunk as it arrives.
     pub fn ask_streaming(
         &self,
         conversation: ConversationId,
         text: &str,
-        hear: &mut dyn FnMut(&str),
+        on_text: &mut dyn FnMut(&str),
     ) -> Result<Reply> {
         self.turn(conversation, text, |chat, request| {
-            let mut heard = String::new();
+            let mut received = String::new();
             let reply = chat.stream(request, &mut |piece| {
-                heard.push_str(piece);
-                hear(piece);
+                received.push_str(piece);
+                on_text(piece);
             });
-            (reply, heard)
+            (reply, received)
         })
     }
 
@@ -118,18 +118,18 @@ impl Agent {
         };
         let meter = self.engine.spend_meter(Some(conversation));
         let chat = Metered { chat: &*self.chat, meter: &meter };
-        let (mut reply, mut heard) = call(&chat, &request);
+        let (mut reply, mut received) = call(&chat, &request);
         if let Some(pause) =
-            reply.as_ref().err().and_then(acceptable_delay).filter(|_| heard.is_empty())
+            reply.as_ref().err().and_then(acceptable_delay).filter(|_| received.is_empty())
         {
             std::thread::sleep(pause);
-            (reply, heard) = call(&chat, &request);
+            (reply, received) = call(&chat, &request);
         }
         // A failure to log does not invalidate the answer.
         drop(meter.log(&format!("called {} for an answer", self.chat.name())));
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
-                let why = match reply.finish_reason {
+                let end_reason = match reply.finish_reason {
                     FinishReason::Truncated => {
                         "the answer was cut off before its first word; raise `chat.max_tokens`"
                     }
@@ -137,7 +137,7 @@ impl Agent {
                     FinishReason::Complete => "the answer has no text",
                 };
                 Err(Error::Unanswered(ProviderError::permanent(format!(
-                    "{}: {why}",
+                    "{}: {end_reason}",
                     self.chat.name()
                 ))))
             }
@@ -149,9 +149,9 @@ impl Agent {
                 Ok(Reply { text, end, usage, redacted, context, question, answer })
             }
             Err(error) => {
-                if !heard.trim().is_empty() {
+                if !received.trim().is_empty() {
                     let parts = broken_off(&error)?;
-                    self.store(conversation, &thread, Role::Assistant, &heard, Some(parts))?;
+                    self.store(conversation, &thread, Role::Assistant, &received, Some(parts))?;
                 }
                 Err(Error::Unanswered(error))
             }
@@ -218,9 +218,9 @@ type Answered = std::result::Result<treering_core::chat::ChatReply, ProviderErro
 
 /// The delay that the provider asks for, if a user can wait that long.
 fn acceptable_delay(error: &ProviderError) -> Option<Duration> {
-    const LONGEST_MS: u64 = 10_000;
+    const MAX_DELAY_MS: u64 = 10_000;
     match error.advice {
-        RetryAdvice::RetryAfter(ms) | RetryAdvice::Throttled(ms) if ms <= LONGEST_MS => {
+        RetryAdvice::RetryAfter(ms) | RetryAdvice::Throttled(ms) if ms <= MAX_DELAY_MS => {
             Some(Duration::from_millis(ms))
         }
         _ => None,

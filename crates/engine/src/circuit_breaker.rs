@@ -27,7 +27,7 @@ struct CircuitBreaker {
     /// Number of failures since the last success.
     failures: u32,
     until: Option<Timestamp>,
-    why: String,
+    reason: String,
     /// Start times of the calls in flight.
     pending_calls: Vec<Timestamp>,
 }
@@ -39,26 +39,27 @@ impl CircuitBreakers {
         let breaker = breakers.get(model).filter(|breaker| breaker.failures > 0)?;
         let left = breaker.until?.as_micros() - now.as_micros();
         let micros = u64::try_from(left).ok().filter(|left| *left > 0)?;
-        Some((micros.div_ceil(1_000_000), breaker.why.clone()))
+        Some((micros.div_ceil(1_000_000), breaker.reason.clone()))
     }
 
     /// Whether a model's breaker is open: its last call failed, or a call in flight is slow.
     fn is_open(&self, model: &str, now: Timestamp) -> bool {
         let breakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW_CALL_SECS * 1_000_000) <= now;
+        let is_slow =
+            |started_at: &Timestamp| started_at.plus_micros(SLOW_CALL_SECS * 1_000_000) <= now;
         breakers.get(model).is_some_and(|breaker| {
             breaker.failures > 0 || breaker.pending_calls.iter().any(is_slow)
         })
     }
 
     /// Records a failed call.
-    pub(crate) fn call_failed(&self, model: &str, now: Timestamp, why: &str) {
+    pub(crate) fn call_failed(&self, model: &str, now: Timestamp, reason: &str) {
         self.with(model, |breaker| {
             let seconds =
                 BASE_OPEN_SECS.saturating_mul(1 << breaker.failures.min(16)).min(MAX_OPEN_SECS);
             breaker.until = Some(now.plus_micros(seconds * 1_000_000));
             breaker.failures += 1;
-            why.clone_into(&mut breaker.why);
+            reason.clone_into(&mut breaker.reason);
         });
     }
 
@@ -70,11 +71,12 @@ impl CircuitBreakers {
         self.with(model, |breaker| breaker.pending_calls.push(now));
     }
 
-    /// Removes the call that started at `asked`.
-    fn call_finished(&self, model: &str, asked: Timestamp) {
+    /// Removes the call that started at `started_at`.
+    fn call_finished(&self, model: &str, started_at: Timestamp) {
         self.with(model, |breaker| {
-            if let Some(place) = breaker.pending_calls.iter().position(|other| *other == asked) {
-                breaker.pending_calls.swap_remove(place);
+            if let Some(index) = breaker.pending_calls.iter().position(|other| *other == started_at)
+            {
+                breaker.pending_calls.swap_remove(index);
             }
         });
     }
@@ -93,10 +95,10 @@ impl Engine {
         model: &str,
         call: impl FnOnce() -> Result<T, ProviderError>,
     ) -> Result<T, ProviderError> {
-        let (breakers, asked) = (self.circuit_breakers(), self.clock().now());
-        breakers.call_started(model, asked);
+        let (breakers, started_at) = (self.circuit_breakers(), self.clock().now());
+        breakers.call_started(model, started_at);
         let answer = call();
-        breakers.call_finished(model, asked);
+        breakers.call_finished(model, started_at);
         match &answer {
             Err(error) if error.advice != RetryAdvice::UseFallback => {
                 breakers.call_failed(model, self.clock().now(), &error.reason);

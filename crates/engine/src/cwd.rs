@@ -7,14 +7,14 @@ use std::path::{Component, Path, PathBuf};
 /// slashes.
 #[must_use]
 pub fn normalize_cwd(folder: &str) -> String {
-    let given = Path::new(folder);
-    if let Ok(resolved) = given.canonicalize() {
+    let path = Path::new(folder);
+    if let Ok(resolved) = path.canonicalize() {
         return resolved.to_string_lossy().into_owned();
     }
-    let absolute = if given.is_absolute() || is_windows_path(folder) {
-        given.to_path_buf()
+    let absolute = if path.is_absolute() || is_windows_path(folder) {
+        path.to_path_buf()
     } else {
-        std::path::absolute(given).unwrap_or_else(|_| given.to_path_buf())
+        std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
     };
     let mut clean = PathBuf::new();
     for component in absolute.components() {
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn one_spelling_per_folder() {
-        let check = |given: &str, expected: &str| assert_eq!(normalize_cwd(given), expected);
+        let check = |path: &str, expected: &str| assert_eq!(normalize_cwd(path), expected);
         check("/no/such//folder/./x/../y/", "/no/such/folder/y");
         check("/no/../../such", "/such");
         check("C:\\Users\\ana", "C:\\Users\\ana");

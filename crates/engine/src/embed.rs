@@ -111,8 +111,8 @@ fn texts(
             let mut texts: Vec<String> = Vec::new();
             for turn in reader.turns(key.id, span)? {
                 let messages = reader.messages(key.id, Span::between(turn.from, turn.until))?;
-                let own = messages.into_iter().filter(|message| message.turn == turn.no);
-                texts.extend(own.map(|message| message.body.text));
+                let turn_messages = messages.into_iter().filter(|message| message.turn == turn.no);
+                texts.extend(turn_messages.map(|message| message.body.text));
             }
             texts.extend(reader.tool_calls(key.id, span)?.iter().map(call_text));
             texts
@@ -139,13 +139,13 @@ pub(crate) fn without_vectors(
     texts: Vec<TextToEmbed>,
 ) -> StoreResult<Vec<TextToEmbed>> {
     let hashes: Vec<ContentHash> = texts.iter().map(|(hash, _)| *hash).collect();
-    let there = reader.vectors(model, &hashes)?;
+    let stored = reader.vectors(model, &hashes)?;
     let mut seen = HashSet::new();
-    let lacking = texts
+    let missing = texts
         .into_iter()
-        .zip(there)
+        .zip(stored)
         .filter(|((hash, _), vector)| vector.is_none() && seen.insert(*hash));
-    Ok(lacking.map(|(text, _)| text).collect())
+    Ok(missing.map(|(text, _)| text).collect())
 }
 
 /// Embeds texts. A panic and a malformed result both count as a failure of the embedder and
@@ -159,21 +159,21 @@ pub(crate) fn embed_texts(
         return Ok(Vec::new());
     }
     let parts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
-    let asked = catch_unwind(AssertUnwindSafe(|| embedder.embed_metered(&parts, meter)));
-    let vectors = asked.unwrap_or_else(|_| {
+    let result = catch_unwind(AssertUnwindSafe(|| embedder.embed_metered(&parts, meter)));
+    let vectors = result.unwrap_or_else(|_| {
         Err(ProviderError::permanent(format!("the embedder {:?} panicked", embedder.name())))
     })?;
     let (dims, name) = (embedder.dims(), embedder.name());
     if vectors.len() != texts.len() {
-        let (had, wanted) = (vectors.len(), texts.len());
+        let (actual, expected) = (vectors.len(), texts.len());
         return Err(ProviderError::transient(format!(
-            "{name:?} returned {had} vectors for {wanted} texts"
+            "{name:?} returned {actual} vectors for {expected} texts"
         )));
     }
-    if let Some(odd) = vectors.iter().find(|vector| vector.len() != dims) {
-        let had = odd.len();
+    if let Some(wrong_length) = vectors.iter().find(|vector| vector.len() != dims) {
+        let actual = wrong_length.len();
         return Err(ProviderError::permanent(format!(
-            "{name:?} returned a vector with {had} dimensions instead of {dims}"
+            "{name:?} returned a vector with {actual} dimensions instead of {dims}"
         )));
     }
     if vectors.iter().flatten().any(|number| !number.is_finite()) {
@@ -188,12 +188,12 @@ pub(crate) fn embed_texts(
 /// commit; a local embedder also combines several conversations.
 pub(crate) fn run(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let is_remote = engine.embedders().any(Embedder::is_remote);
-    let together = |a: &Job, b: &Job| !is_remote || a.conversation == b.conversation;
-    let mut ran = Vec::with_capacity(jobs.len());
-    for jobs in jobs.chunk_by(together) {
-        ran.extend(run_batch(engine, jobs)?);
+    let same_batch = |a: &Job, b: &Job| !is_remote || a.conversation == b.conversation;
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for jobs in jobs.chunk_by(same_batch) {
+        outcomes.extend(run_batch(engine, jobs)?);
     }
-    Ok(ran)
+    Ok(outcomes)
 }
 
 fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
@@ -204,21 +204,21 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     };
     let Some(embedder) = engine.embedder_named(&index.model) else {
         drop(reader);
-        let why =
+        let reason =
             format!("the model {:?}, whose vectors search uses, is not configured", index.model);
         return Ok(jobs
             .iter()
-            .map(|_| JobOutcome::Failed(ProviderError::permanent(why.clone())))
+            .map(|_| JobOutcome::Failed(ProviderError::permanent(reason.clone())))
             .collect());
     };
     let mut texts_of_all = Vec::new();
     for job in jobs {
         texts_of_all.extend(texts(&*reader, &engine.key(job.conversation), &job.kind)?);
     }
-    let lacking = without_vectors(&*reader, &index.model, texts_of_all)?;
+    let missing = without_vectors(&*reader, &index.model, texts_of_all)?;
     drop(reader);
     let meter = engine.spend_meter(jobs.first().map(|job| job.conversation));
-    match engine.with_circuit_breaker(&index.model, || embed_texts(embedder, &lacking, &meter)) {
+    match engine.with_circuit_breaker(&index.model, || embed_texts(embedder, &missing, &meter)) {
         Ok(vectors) => finish(engine, jobs, Some((index.model, vectors)), &meter.note()),
         // A single text may cause a permanent error, so each job is tried alone. Other errors
         // affect all jobs.
@@ -239,41 +239,41 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
 fn finish(
     engine: &Engine,
     jobs: &[Job],
-    made: Option<(String, ContentVectors)>,
+    embedded: Option<(String, ContentVectors)>,
     note: &str,
 ) -> Result<Vec<JobOutcome>> {
     let (owner, jobs, now, note) =
         (engine.clone(), jobs.to_vec(), engine.clock().now(), note.to_owned());
     engine.commit_with(engine.tenant_scope(), move |reader| {
         let mut writes = Vec::new();
-        let mut fresh: HashSet<ContentHash> = HashSet::new();
-        if let Some((model, vectors)) = &made {
-            fresh.extend(vectors.iter().map(|(hash, _)| *hash));
+        let mut new_hashes: HashSet<ContentHash> = HashSet::new();
+        if let Some((model, vectors)) = &embedded {
+            new_hashes.extend(vectors.iter().map(|(hash, _)| *hash));
             writes.push(Write::PutVectors(model.clone(), vectors.clone()));
         }
-        let mut ran = Vec::with_capacity(jobs.len());
+        let mut outcomes = Vec::with_capacity(jobs.len());
         for job in &jobs {
             let key = owner.key(job.conversation);
             let Some(mut stored) = reader.job(job)? else {
-                ran.push(JobOutcome::Stale);
+                outcomes.push(JobOutcome::Stale);
                 continue;
             };
-            if let Some((model, _)) = &made {
+            if let Some((model, _)) = &embedded {
                 let now_wanted = texts(reader, &key, &job.kind)?;
-                let lacking = without_vectors(reader, model, now_wanted)?;
-                if lacking.iter().any(|(hash, _)| !fresh.contains(hash)) {
+                let missing = without_vectors(reader, model, now_wanted)?;
+                if missing.iter().any(|(hash, _)| !new_hashes.contains(hash)) {
                     stored.release(now);
                     writes.push(Write::PutJob(stored));
-                    ran.push(JobOutcome::Stale);
+                    outcomes.push(JobOutcome::Stale);
                     continue;
                 }
             }
             writes.push(Write::RemoveJob(stored));
-            let note = if ran.contains(&JobOutcome::Done) { "" } else { note.as_str() };
+            let note = if outcomes.contains(&JobOutcome::Done) { "" } else { note.as_str() };
             writes.push(Write::AddJobEvent(released(job, now, note)));
-            ran.push(JobOutcome::Done);
+            outcomes.push(JobOutcome::Done);
         }
-        Ok((writes, ran))
+        Ok((writes, outcomes))
     })
 }
 
@@ -346,7 +346,7 @@ pub(crate) fn orphaned_vectors(
 ) -> StoreResult<Vec<(String, Vec<ContentHash>)>> {
     let index = engine.active_vector_index(reader)?;
     let models = std::iter::once(index.model).chain(index.next.map(|next| next.model));
-    let mut unowned = Vec::new();
+    let mut orphaned = Vec::new();
     for model in models {
         let mut contents: HashSet<ContentHash> = HashSet::new();
         let vectors = ChangeFilter { vectors_of: Some(&model), ..ChangeFilter::default() };
@@ -364,10 +364,10 @@ pub(crate) fn orphaned_vectors(
             }
         })?;
         if !contents.is_empty() {
-            unowned.push((model, contents.into_iter().collect()));
+            orphaned.push((model, contents.into_iter().collect()));
         }
     }
-    Ok(unowned)
+    Ok(orphaned)
 }
 
 /// Removes orphaned vectors, and returns their number.
@@ -377,10 +377,10 @@ pub(crate) fn remove_orphaned_vectors(engine: &Engine) -> Result<usize> {
     }
     let owner = engine.clone();
     engine.commit_with(engine.tenant_scope(), move |reader| {
-        let unowned = orphaned_vectors(&owner, reader)?;
-        let number = unowned.iter().map(|(_, contents)| contents.len()).sum();
+        let orphaned = orphaned_vectors(&owner, reader)?;
+        let number = orphaned.iter().map(|(_, contents)| contents.len()).sum();
         let writes =
-            unowned.into_iter().map(|(model, contents)| Write::RemoveVectors(model, contents));
+            orphaned.into_iter().map(|(model, contents)| Write::RemoveVectors(model, contents));
         Ok((writes.collect(), number))
     })
 }

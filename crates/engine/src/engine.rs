@@ -357,22 +357,22 @@ impl Engine {
                 Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into()
             );
         }
-        let (title, wanted) = (title.trim().to_owned(), slug.clone());
-        let taken = Arc::new(AtomicBool::new(false));
-        let is_taken = Arc::clone(&taken);
+        let (title, new_slug) = (title.trim().to_owned(), slug.clone());
+        let slug_taken = Arc::new(AtomicBool::new(false));
+        let is_taken = Arc::clone(&slug_taken);
         // The plan looks up the slug, so no other writer can take it before the commit.
         let renamed = self.change(self.tenant_scope(), id, move |reader, conversation| {
-            let holder = reader.conversation_by_slug(&wanted)?;
-            if holder.is_some_and(|holder| holder.id != id) {
+            let owner = reader.conversation_by_slug(&new_slug)?;
+            if owner.is_some_and(|owner| owner.id != id) {
                 is_taken.store(true, Ordering::Relaxed);
-                return Err(Invalid::new(format!("name {wanted:?}"), "it is taken").into());
+                return Err(Invalid::new(format!("name {new_slug:?}"), "it is taken").into());
             }
-            conversation.slug.clone_from(&wanted);
+            conversation.slug.clone_from(&new_slug);
             conversation.title = Some(title.clone());
             conversation.title_source = TitleSource::Person;
             Ok(())
         });
-        if taken.load(Ordering::Relaxed) { Err(Error::SlugTaken(slug)) } else { renamed }
+        if slug_taken.load(Ordering::Relaxed) { Err(Error::SlugTaken(slug)) } else { renamed }
     }
 
     /// Opens, closes or archives a conversation. Closing seals the open window.
@@ -425,12 +425,12 @@ impl Engine {
             change(reader, &mut conversation)?;
             let policy = policy_of(&general, &conversation)?;
             let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
-            let grown = match conversation.state {
+            let tree_writes = match conversation.state {
                 ConversationState::Open => Vec::new(),
                 _ => planner.plan_messages(&mut conversation, std::iter::empty(), &[])?,
             };
             let mut writes = vec![Write::PutConversation(conversation.clone())];
-            writes.extend(grown);
+            writes.extend(tree_writes);
             Ok((writes, conversation))
         })
     }

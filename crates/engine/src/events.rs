@@ -66,20 +66,20 @@ impl Engine {
             ..ChangeFilter::default()
         };
         let changes = self.reader()?.changes(after, &filter, PORTION)?;
-        let mut news: Vec<Event> = Vec::new();
+        let mut events: Vec<Event> = Vec::new();
         for change in changes.items {
             match change {
-                Change::Message(id, message) => add_message(&mut news, id, message),
-                Change::Node(id, node) => news.push(Event::Node(id, node)),
+                Change::Message(id, message) => add_message(&mut events, id, message),
+                Change::Node(id, node) => events.push(Event::Node(id, node)),
                 Change::JobEvent(id, line) => match line.kind {
-                    JobEventKind::Fail | JobEventKind::Dead => news.push(Event::Failed(id, line)),
-                    _ if line.is_sealing() => news.push(Event::Sealed(id, line)),
+                    JobEventKind::Fail | JobEventKind::Dead => events.push(Event::Failed(id, line)),
+                    _ if line.is_sealing() => events.push(Event::Sealed(id, line)),
                     _ => {}
                 },
                 Change::ToolCall(..) | Change::Vector(..) => {}
             }
         }
-        Ok((news, changes.cursor))
+        Ok((events, changes.cursor))
     }
 
     /// The ends of the change feeds of all tenants.
@@ -88,20 +88,20 @@ impl Engine {
         Ok(FeedCursors { revision, cursors: self.store().cursors()?.into_iter().collect() })
     }
 
-    /// Waits for a commit after these positions, at most for `patience`. Returns the tenants that
+    /// Waits for a commit after these positions, at most for `timeout`. Returns the tenants that
     /// have changed, each with the cursor reached before.
     pub fn wait_for_changes(
         &self,
-        ends: &mut FeedCursors,
-        patience: Duration,
+        cursors: &mut FeedCursors,
+        timeout: Duration,
     ) -> Result<Vec<(TenantId, Cursor)>> {
-        let revision = self.store().wait(ends.revision, patience);
-        if revision == ends.revision {
+        let revision = self.store().wait(cursors.revision, timeout);
+        if revision == cursors.revision {
             return Ok(Vec::new());
         }
         let now = self.store().cursors()?;
-        ends.revision = revision;
-        let known = |tenant: &TenantId| ends.cursors.get(tenant).cloned().unwrap_or_default();
+        cursors.revision = revision;
+        let known = |tenant: &TenantId| cursors.cursors.get(tenant).cloned().unwrap_or_default();
         let changed = now.into_iter().map(|(tenant, end)| (known(&tenant), tenant, end));
         Ok(changed
             .filter(|(known, _, end)| known != end)
@@ -109,29 +109,29 @@ impl Engine {
             .collect())
     }
 
-    /// Like [`Self::events_after`], but waits until there is an event, at most for `patience`.
+    /// Like [`Self::events_after`], but waits until there is an event, at most for `timeout`.
     pub fn wait_for_events(
         &self,
         after: &Cursor,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(Vec<Event>, Cursor)> {
         let (started, mut after) = (Instant::now(), after.clone());
         loop {
             let revision = self.store().revision();
-            let (news, cursor) = match self.events_after(&after) {
+            let (events, cursor) = match self.events_after(&after) {
                 // A concurrent writer changed the store during the read; the next read sees its
                 // commit.
-                Err(Error::Store(StoreError::Changed { .. })) if started.elapsed() < patience => {
+                Err(Error::Store(StoreError::Changed { .. })) if started.elapsed() < timeout => {
                     continue;
                 }
                 other => other?,
             };
             let waited = started.elapsed();
-            if !news.is_empty() || waited >= patience {
-                return Ok((news, cursor));
+            if !events.is_empty() || waited >= timeout {
+                return Ok((events, cursor));
             }
             if cursor == after {
-                self.store().wait(revision, patience.saturating_sub(waited));
+                self.store().wait(revision, timeout.saturating_sub(waited));
             }
             after = cursor;
         }
@@ -139,13 +139,13 @@ impl Engine {
 }
 
 /// Adds a message to the previous event if both belong to the same turn.
-fn add_message(news: &mut Vec<Event>, id: ConversationId, message: Message) {
-    if let Some(Event::Turn { conversation, turn, messages, .. }) = news.last_mut()
+fn add_message(events: &mut Vec<Event>, id: ConversationId, message: Message) {
+    if let Some(Event::Turn { conversation, turn, messages, .. }) = events.last_mut()
         && (*conversation, *turn) == (id, message.turn)
     {
         return messages.push(message.idx);
     }
-    news.push(Event::Turn {
+    events.push(Event::Turn {
         conversation: id,
         turn: message.turn,
         thread: message.thread,

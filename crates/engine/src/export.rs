@@ -60,7 +60,7 @@ impl Engine {
         calls.sort_by_key(|call| call.before);
         let mut calls = calls.iter().peekable();
         let open_turns = vec![None; conversation.threads.len()];
-        let mut threads = Threads { all: &conversation.threads, opened: 0, open_turns };
+        let mut threads = Threads { all: &conversation.threads, exported: 0, open_turns };
         let mut next = MessageIdx(0);
         loop {
             let page = reader.messages(id, Span::starting(next, PAGE)).map_err(Error::from)?;
@@ -90,7 +90,7 @@ impl Engine {
 /// contents.
 struct Threads<'a> {
     all: &'a [Thread],
-    opened: usize,
+    exported: usize,
     /// The latest turn of each thread, as exported so far.
     open_turns: Vec<Option<OpenTurn>>,
 }
@@ -112,8 +112,8 @@ impl Threads<'_> {
         let (body, name) = (&message.body, &message.thread);
         self.open(name, take)?;
         self.enter_turn(name, message.turn, Some(body.role), body.at, take)?;
-        let place = self.place(name);
-        if let Some(Some(turn)) = self.open_turns.get_mut(place) {
+        let index = self.index_of(name);
+        if let Some(Some(turn)) = self.open_turns.get_mut(index) {
             turn.answered |= body.role == Role::Assistant && !body.text.is_empty();
         }
         take(ExportItem::Message(message))
@@ -138,8 +138,8 @@ impl Threads<'_> {
         at: Timestamp,
         take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let place = self.place(name);
-        let Some(latest) = self.open_turns.get_mut(place) else { return Ok(()) };
+        let index = self.index_of(name);
+        let Some(latest) = self.open_turns.get_mut(index) else { return Ok(()) };
         match latest {
             Some(turn) if turn.no == no => turn.ended_at = turn.ended_at.max(at),
             _ => {
@@ -152,7 +152,7 @@ impl Threads<'_> {
         Ok(())
     }
 
-    fn place(&self, name: &ThreadName) -> usize {
+    fn index_of(&self, name: &ThreadName) -> usize {
         self.all.iter().position(|thread| thread.name == *name).unwrap_or(0)
     }
 
@@ -161,13 +161,13 @@ impl Threads<'_> {
         name: &ThreadName,
         take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let place = self.place(name);
+        let index = self.index_of(name);
         for thread in
-            self.all.iter().take(place + 1).skip(self.opened).filter(|it| it.fork.is_some())
+            self.all.iter().take(index + 1).skip(self.exported).filter(|it| it.fork.is_some())
         {
             take(ExportItem::Thread(thread))?;
         }
-        self.opened = self.opened.max(place + 1);
+        self.exported = self.exported.max(index + 1);
         Ok(())
     }
 }

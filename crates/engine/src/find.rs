@@ -31,11 +31,8 @@ impl Engine {
         };
         match (found.len(), found.pop()) {
             (_, None) => {
-                let near = self.meant(&*reader, reference)?;
-                Err(Error::ConversationNotFound {
-                    reference: reference.to_owned(),
-                    suggestions: near,
-                })
+                let suggestions = self.suggest(&*reader, reference)?;
+                Err(Error::ConversationNotFound { reference: reference.to_owned(), suggestions })
             }
             (1, Some(one)) => Ok(one),
             (_, Some(last)) => {
@@ -46,7 +43,7 @@ impl Engine {
     }
 
     /// Similar slugs among the recent conversations.
-    fn meant(&self, reader: &dyn Reader, reference: &str) -> Result<Vec<String>> {
+    fn suggest(&self, reader: &dyn Reader, reference: &str) -> Result<Vec<String>> {
         let latest =
             reader.conversations(&ConversationQuery::List(&ConversationFilter::all(LOOKED_AT)))?;
         let slugs: Vec<&str> =

@@ -12,13 +12,13 @@ pub(crate) fn is_numbered(slug: &str, base: &str) -> bool {
 /// The requested slug if it is free, otherwise the base with a number, otherwise with the id.
 pub(crate) fn free_slug(
     reader: &dyn Reader,
-    wish: &str,
+    requested: &str,
     base: &str,
     id: ConversationId,
 ) -> StoreResult<String> {
     let numbered = (2..10).map(|number| format!("{base}-{number}"));
-    for slug in std::iter::once(wish.to_owned()).chain(numbered) {
-        if reader.conversation_by_slug(&slug)?.is_none_or(|holder| holder.id == id) {
+    for slug in std::iter::once(requested.to_owned()).chain(numbered) {
+        if reader.conversation_by_slug(&slug)?.is_none_or(|owner| owner.id == id) {
             return Ok(slug);
         }
     }

@@ -83,8 +83,8 @@ impl CriticalJobs {
         let filter = JobFilter { heights, limit: MAX_COUNTED + 1, ..JobFilter::of(id) };
         let jobs = reader.jobs(&filter)?;
         let is_truncated = jobs.len() > MAX_COUNTED;
-        let alive = jobs.iter().filter(|job| job.state != JobState::Dead);
-        let open = alive.map(|job| (job.id, job.kind.height())).collect();
+        let live_jobs = jobs.iter().filter(|job| job.state != JobState::Dead);
+        let open = live_jobs.map(|job| (job.id, job.kind.height())).collect();
         Ok(Self { open, is_truncated, dropped_from: None, last_end: None })
     }
 

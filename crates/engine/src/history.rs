@@ -21,24 +21,24 @@ impl Engine {
         let from = turns.iter().map(|turn| turn.from).min().unwrap_or(MessageIdx(0));
         let until = turns.iter().map(|turn| turn.until).max().unwrap_or(from);
         let messages = reader.messages(id, Span::between(from, until))?;
-        let mut whole: Vec<WholeTurn> = turns
+        let mut complete: Vec<WholeTurn> = turns
             .into_iter()
             .map(|turn| WholeTurn { turn, messages: Vec::new(), tool_calls: Vec::new() })
             .collect();
         // Turn numbers have no gaps, so a turn's index follows from its number.
-        let start = whole.first().map_or(0, |first| first.turn.no.0);
-        let place = |no: TurnNo| no.0.checked_sub(start).map(|place| place as usize);
+        let start = complete.first().map_or(0, |first| first.turn.no.0);
+        let index_of = |no: TurnNo| no.0.checked_sub(start).map(|index| index as usize);
         for message in messages {
-            if let Some(turn) = place(message.turn).and_then(|at| whole.get_mut(at)) {
+            if let Some(turn) = index_of(message.turn).and_then(|at| complete.get_mut(at)) {
                 turn.messages.push(message);
             }
         }
         for call in calls {
-            if let Some(turn) = place(call.turn).and_then(|at| whole.get_mut(at)) {
+            if let Some(turn) = index_of(call.turn).and_then(|at| complete.get_mut(at)) {
                 turn.tool_calls.push(call);
             }
         }
-        Ok(whole)
+        Ok(complete)
     }
 
     /// The last turns of a conversation, or of one of its threads, oldest first: at most `limit`,

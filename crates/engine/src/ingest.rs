@@ -87,8 +87,8 @@ impl Engine {
 
     fn planner(&self, incoming: EntryBatch) -> Result<AppendPlanner> {
         let EntryBatch { mut target, entries, replay_detection: matching } = incoming;
-        if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &mut target {
-            normalise(about);
+        if let AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) = &mut target {
+            normalise(new);
         }
         let drawn = match &target {
             AppendTarget::FindOrCreate(NewConversation { id: None, external_id: None, .. }) => {
@@ -117,9 +117,9 @@ impl Engine {
 
 /// Normalizes the working directory. A conversation with an id comes from an export; its
 /// directory may belong to another machine and stays unchanged.
-fn normalise(about: &mut NewConversation) {
-    if about.id.is_none() {
-        for folder in [&mut about.cwd, &mut about.project_path].into_iter().flatten() {
+fn normalise(new: &mut NewConversation) {
+    if new.id.is_none() {
+        for folder in [&mut new.cwd, &mut new.project_path].into_iter().flatten() {
             *folder = normalize_cwd(folder);
         }
     }
@@ -157,22 +157,22 @@ impl AppendPlanner {
         let id = match (&self.target, self.matching) {
             (_, ReplayDetection::AcrossConversations) | (AppendTarget::MatchContent(_), _) => None,
             (AppendTarget::Existing(id), _) => Some(*id),
-            (AppendTarget::FindOrCreate(about), _) => match &about.external_id {
+            (AppendTarget::FindOrCreate(new), _) => match &new.external_id {
                 Some(external) => {
                     let found = self.engine.reader()?.conversation_by_external_id(external)?;
-                    found.map(|found| found.id).or_else(|| self.id_of(about))
+                    found.map(|found| found.id).or_else(|| self.id_of(new))
                 }
-                None => self.id_of(about),
+                None => self.id_of(new),
             },
         };
         Ok(id.map_or_else(|| self.engine.tenant_scope(), |id| self.engine.scope_of(id)))
     }
 
     /// The id that a new conversation would get.
-    fn id_of(&self, about: &NewConversation) -> Option<ConversationId> {
-        let external = about.external_id.as_ref();
+    fn id_of(&self, new: &NewConversation) -> Option<ConversationId> {
+        let external = new.external_id.as_ref();
         let derived = external.map(|id| ConversationId::of_external(self.engine.tenant(), id));
-        about.id.or(derived).or(self.random_id)
+        new.id.or(derived).or(self.random_id)
     }
 
     fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AppendReport)> {
@@ -188,8 +188,8 @@ impl AppendPlanner {
             }
             ReplayDetection::ByPosition | ReplayDetection::None => vec![None; entries.len()],
         };
-        let fresh = unmatched(entries, &matched);
-        let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
+        let new_entries = unmatched(entries, &matched);
+        let known = if created { HashMap::new() } else { known(reader, &key, &new_entries)? };
         let before = PreviousState {
             created,
             title: conversation.title.clone(),
@@ -198,14 +198,14 @@ impl AppendPlanner {
         };
         let tokens = |text: &str| self.engine.count_tokens(text);
         let CapturePlan { mut conversation, writes, turn_ends, outcomes } =
-            capture(conversation, known, &fresh, &tokens)?;
+            capture(conversation, known, &new_entries, &tokens)?;
         // Only an append without writes can leave the stored row unchanged.
         let stored = if writes.is_empty() { reader.conversation(key.id)? } else { None };
         let threads = stored.as_ref().map_or(&[][..], |stored| &stored.threads);
         let grew = !writes.is_empty() || conversation.threads != threads;
         self.update_metadata(reader, &before, &mut conversation, grew)?;
 
-        let grown = self.grow(reader, &key, &mut conversation, &writes, &turn_ends)?;
+        let tree_writes = self.plan_tree(reader, &key, &mut conversation, &writes, &turn_ends)?;
         let embedded =
             embed::plan_turn_jobs(&self.engine, reader, conversation.id, &writes, self.now)?;
 
@@ -216,16 +216,17 @@ impl AppendPlanner {
             all.push(Write::PutConversation(conversation.clone()));
         }
         all.extend(writes);
-        all.extend(grown);
+        all.extend(tree_writes);
         all.extend(embedded);
-        let mut fresh = outcomes.into_iter();
-        let outcomes = matched.into_iter().filter_map(|m| m.or_else(|| fresh.next())).collect();
+        let mut new_entries = outcomes.into_iter();
+        let outcomes =
+            matched.into_iter().filter_map(|m| m.or_else(|| new_entries.next())).collect();
         Ok((all, AppendReport { conversation, created: created && !missing, outcomes }))
     }
 
     /// Plans the windows that the new messages seal, and replans those that a late tool result
     /// belongs to.
-    fn grow(
+    fn plan_tree(
         &self,
         reader: &dyn Reader,
         key: &ConversationKey,
@@ -239,13 +240,13 @@ impl AppendPlanner {
         });
         let policy = policy_of(self.engine.policy(), conversation)?;
         let planner = TreePlanner { reader, key, policy: &policy, overrides: &[], now: self.now };
-        let mut grown = planner.plan_messages(conversation, messages, turn_ends)?;
+        let mut tree_writes = planner.plan_messages(conversation, messages, turn_ends)?;
         for write in writes {
             if let Write::FinishToolCall(_, turn, order, _) = write {
-                grown.extend(planner.plan_late_result(*turn, *order)?);
+                tree_writes.extend(planner.plan_late_result(*turn, *order)?);
             }
         }
-        Ok(grown)
+        Ok(tree_writes)
     }
 
     fn key(&self, id: ConversationId) -> ConversationKey {
@@ -259,17 +260,17 @@ impl AppendPlanner {
                 Some(conversation) => Ok((conversation, false)),
                 None => Err(Invalid::new(format!("conversation {id}"), "it does not exist").into()),
             },
-            AppendTarget::FindOrCreate(about) => self.find_or_create(reader, about),
-            AppendTarget::MatchContent(about) => {
-                let Some(base) = &about.external_id else {
-                    return self.find_or_create(reader, about);
+            AppendTarget::FindOrCreate(new) => self.find_or_create(reader, new),
+            AppendTarget::MatchContent(new) => {
+                let Some(base) = &new.external_id else {
+                    return self.find_or_create(reader, new);
                 };
                 for number in 1.. {
-                    let mut about = about.clone();
+                    let mut new = new.clone();
                     if number > 1 {
-                        about.external_id = Some(ExternalId::new(format!("{base}~{number}"))?);
+                        new.external_id = Some(ExternalId::new(format!("{base}~{number}"))?);
                     }
-                    let (conversation, created) = self.find_or_create(reader, &about)?;
+                    let (conversation, created) = self.find_or_create(reader, &new)?;
                     if created || self.has_same_prefix(reader, &conversation)? {
                         return Ok((conversation, created));
                     }
@@ -282,35 +283,35 @@ impl AppendPlanner {
     fn find_or_create(
         &self,
         reader: &dyn Reader,
-        about: &NewConversation,
+        new: &NewConversation,
     ) -> StoreResult<(Conversation, bool)> {
-        if let Some(external) = &about.external_id
+        if let Some(external) = &new.external_id
             && let Some(conversation) = reader.conversation_by_external_id(external)?
         {
             return Ok((conversation, false));
         }
-        let Some(id) = self.id_of(about) else {
+        let Some(id) = self.id_of(new) else {
             return Err(Invalid::new("conversation", "it has neither id nor external id").into());
         };
         if let Some(conversation) = reader.conversation(id)? {
             return Ok((conversation, false));
         }
-        let first = about.started_at.or(self.first).unwrap_or(self.now);
+        let first = new.started_at.or(self.first).unwrap_or(self.now);
         let conversation = Conversation {
             id,
             slug: Conversation::untitled_slug(id),
             title: None,
             title_source: TitleSource::Untitled,
-            participants: about.participants.clone(),
-            cwd: about.cwd.clone(),
-            project_path: about.project_path.clone(),
+            participants: new.participants.clone(),
+            cwd: new.cwd.clone(),
+            project_path: new.project_path.clone(),
             started_at: first,
             last_activity: first,
-            state: about.state,
-            external_id: about.external_id.clone(),
+            state: new.state,
+            external_id: new.external_id.clone(),
             totals: ConversationTotals::default(),
             threads: Vec::new(),
-            policy: about.policy.clone(),
+            policy: new.policy.clone(),
             tree_state: TreeState::default(),
         };
         Ok((conversation, true))
@@ -360,23 +361,23 @@ impl AppendPlanner {
     fn match_elsewhere(
         &self,
         reader: &dyn Reader,
-        here: ConversationId,
+        conversation_id: ConversationId,
     ) -> StoreResult<Vec<Option<EntryOutcome>>> {
         let entries = &self.entries;
-        let mut holders = reader.owners(&ids_of(entries))?.into_iter();
+        let mut owners = reader.owners(&ids_of(entries))?.into_iter();
         // The threads whose last entry belongs to another conversation, as does its turn's end.
-        let mut elsewhere: HashSet<&ThreadName> = HashSet::new();
+        let mut other_threads: HashSet<&ThreadName> = HashSet::new();
         let matched = entries.iter().map(|entry| {
             if entry.kind == EntryKind::TurnEnd {
-                return elsewhere.contains(&entry.thread).then_some(EntryOutcome::TurnEnded);
+                return other_threads.contains(&entry.thread).then_some(EntryOutcome::TurnEnded);
             }
-            let holder = entry.external_id().and_then(|_| holders.next().flatten());
+            let owner = entry.external_id().and_then(|_| owners.next().flatten());
             let forks = matches!(entry.kind, EntryKind::Fork { .. });
-            let is_elsewhere = holder.is_some_and(|holder| holder != here) && !forks;
+            let is_elsewhere = owner.is_some_and(|owner| owner != conversation_id) && !forks;
             if is_elsewhere {
-                elsewhere.insert(&entry.thread);
+                other_threads.insert(&entry.thread);
             } else {
-                elsewhere.remove(&entry.thread);
+                other_threads.remove(&entry.thread);
             }
             is_elsewhere.then_some(EntryOutcome::InOtherConversation)
         });
@@ -391,33 +392,32 @@ impl AppendPlanner {
         conversation: &mut Conversation,
         grew: bool,
     ) -> StoreResult<()> {
-        let mut wish = None;
-        if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &self.target
-        {
+        let mut requested_slug = None;
+        if let AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) = &self.target {
             // An import does not close a conversation that is open here.
             if before.created || (grew && before.state != ConversationState::Open) {
-                conversation.state = about.state;
+                conversation.state = new.state;
             }
-            conversation.cwd = conversation.cwd.take().or_else(|| about.cwd.clone());
+            conversation.cwd = conversation.cwd.take().or_else(|| new.cwd.clone());
             conversation.project_path =
-                conversation.project_path.take().or_else(|| about.project_path.clone());
-            if about.title.is_some()
-                && self.retitles(about, before, conversation.title_source, grew)
-            {
-                conversation.title.clone_from(&about.title);
-                conversation.title_source = about.title_source;
+                conversation.project_path.take().or_else(|| new.project_path.clone());
+            if new.title.is_some() && self.retitles(new, before, conversation.title_source, grew) {
+                conversation.title.clone_from(&new.title);
+                conversation.title_source = new.title_source;
             }
-            wish = about.slug.as_deref().map(as_slug).filter(|slug| !slug.is_empty());
+            requested_slug = new.slug.as_deref().map(as_slug).filter(|slug| !slug.is_empty());
         }
         let untitled = || conversation.slug == Conversation::untitled_slug(conversation.id);
-        if conversation.title == before.title && !(wish.is_some() && untitled()) {
+        if conversation.title == before.title && !(requested_slug.is_some() && untitled()) {
             return Ok(());
         }
         let titled = conversation.title.as_deref().map(slug_of).filter(|slug| !slug.is_empty());
-        if let Some(wish) = wish.or_else(|| titled.clone()) {
-            let base =
-                titled.as_deref().filter(|titled| is_numbered(&wish, titled)).unwrap_or(&wish);
-            conversation.slug = free_slug(reader, &wish, base, conversation.id)?;
+        if let Some(requested_slug) = requested_slug.or_else(|| titled.clone()) {
+            let base = titled
+                .as_deref()
+                .filter(|titled| is_numbered(&requested_slug, titled))
+                .unwrap_or(&requested_slug);
+            conversation.slug = free_slug(reader, &requested_slug, base, conversation.id)?;
         }
         Ok(())
     }
@@ -425,18 +425,18 @@ impl AppendPlanner {
     /// Whether the source's title replaces the current one.
     fn retitles(
         &self,
-        about: &NewConversation,
+        new: &NewConversation,
         before: &PreviousState,
-        naming: TitleSource,
+        title_source: TitleSource,
         grew: bool,
     ) -> bool {
         // Of two titles from the source, the one with the later activity wins. An export, which
         // carries the id, is newer only if it adds entries.
-        let news = grew || about.id.is_none();
+        let has_changes = grew || new.id.is_none();
         let latest = self.latest.is_none_or(|latest| latest >= before.last_activity);
-        let current = before.created || (news && latest);
-        naming < about.title_source
-            || (naming == about.title_source && naming != TitleSource::Person && current)
+        let current = before.created || (has_changes && latest);
+        title_source < new.title_source
+            || (title_source == new.title_source && title_source != TitleSource::Person && current)
     }
 }
 
@@ -456,8 +456,8 @@ fn unmatched<'a>(
     if matched.iter().all(Option::is_none) {
         return Cow::Borrowed(entries);
     }
-    let fresh = entries.iter().zip(matched).filter(|(_, matched)| matched.is_none());
-    fresh.map(|(entry, _)| entry.clone()).collect()
+    let new_entries = entries.iter().zip(matched).filter(|(_, matched)| matched.is_none());
+    new_entries.map(|(entry, _)| entry.clone()).collect()
 }
 
 /// The stored items that have the external ids of the entries.

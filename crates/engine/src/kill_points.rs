@@ -48,11 +48,11 @@ impl KillPoint {
 
 /// Aborts the process, like a power cut, if `TREERING_FAULT` names this place. Active only in
 /// builds with debug assertions.
-pub(crate) fn reach(fault: KillPoint) {
+pub(crate) fn check(fault: KillPoint) {
     if cfg!(debug_assertions) {
         static NAMED: OnceLock<Option<String>> = OnceLock::new();
-        let named = NAMED.get_or_init(|| std::env::var("TREERING_FAULT").ok());
-        if named.as_deref() == Some(fault.as_str()) {
+        let configured = NAMED.get_or_init(|| std::env::var("TREERING_FAULT").ok());
+        if configured.as_deref() == Some(fault.as_str()) {
             std::process::abort();
         }
     }

@@ -21,12 +21,12 @@ struct LeasedJob {
 /// The leases of one worker.
 pub(crate) struct Leases {
     worker: String,
-    held: Mutex<Vec<LeasedJob>>,
+    leased: Mutex<Vec<LeasedJob>>,
 }
 
 impl Leases {
     pub(crate) fn new(worker: String) -> Self {
-        Self { worker, held: Mutex::default() }
+        Self { worker, leased: Mutex::default() }
     }
 
     /// The name of the worker.
@@ -41,17 +41,18 @@ impl Leases {
     /// Starts renewing the leases of these jobs.
     pub(crate) fn add(&self, engine: &Engine, jobs: &[Job]) {
         let since = Instant::now();
-        let held =
+        let leased =
             jobs.iter().map(|job| LeasedJob { engine: engine.clone(), job: job.clone(), since });
-        self.lock().extend(held);
+        self.lock().extend(leased);
     }
 
     /// Stops renewing the leases of finished jobs.
     pub(crate) fn remove(&self, engine: &Engine, jobs: &[Job]) {
-        let is_one = |held: &LeasedJob| {
-            held.engine.tenant() == engine.tenant() && jobs.iter().any(|job| job.id == held.job.id)
+        let is_one = |leased: &LeasedJob| {
+            leased.engine.tenant() == engine.tenant()
+                && jobs.iter().any(|job| job.id == leased.job.id)
         };
-        self.lock().retain(|held| !is_one(held));
+        self.lock().retain(|leased| !is_one(leased));
     }
 
     /// Renews the leases of long-running jobs until `running` is cleared.
@@ -60,16 +61,16 @@ impl Leases {
         while running.load(Ordering::Acquire) {
             store.wait(store.revision(), third);
             let mut old = Vec::new();
-            for held in self.lock().iter_mut().filter(|held| held.since.elapsed() >= third) {
-                held.since = Instant::now();
-                old.push((held.engine.clone(), held.job.clone()));
+            for leased in self.lock().iter_mut().filter(|leased| leased.since.elapsed() >= third) {
+                leased.since = Instant::now();
+                old.push((leased.engine.clone(), leased.job.clone()));
             }
             // If the renewal fails, the lease expires and another worker takes the job.
             for (engine, job) in old {
-                let (worker, troubled) = (self.worker.clone(), engine.clone());
+                let (worker, other_engine) = (self.worker.clone(), engine.clone());
                 let renewed = self.change(&engine, job, move |reader, job, now| {
                     job.lease(&worker, now);
-                    if troubled.is_circuit_open(reader, &job.kind)? {
+                    if other_engine.is_circuit_open(reader, &job.kind)? {
                         job.mark_stalled("there is no response yet");
                     }
                     Ok(())
@@ -82,9 +83,9 @@ impl Leases {
     /// Releases every job without counting an attempt, and stops renewing their leases. Returns
     /// the number of jobs.
     pub(crate) fn release_all(&self) -> Result<usize> {
-        let held: Vec<_> = self.lock().drain(..).collect();
-        let count = held.len();
-        for LeasedJob { engine, job, .. } in held {
+        let leased: Vec<_> = self.lock().drain(..).collect();
+        let count = leased.len();
+        for LeasedJob { engine, job, .. } in leased {
             self.change(&engine, job, |_, job, now| {
                 job.release(now);
                 Ok(())
@@ -112,6 +113,6 @@ impl Leases {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<LeasedJob>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -28,8 +28,8 @@ impl Durations {
         [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
     /// Adds an operation.
-    pub fn add(&mut self, took: Duration) {
-        let seconds = took.as_secs_f64();
+    pub fn add(&mut self, elapsed: Duration) {
+        let seconds = elapsed.as_secs_f64();
         self.count += 1;
         self.total_seconds += seconds;
         self.max_seconds = self.max_seconds.max(seconds);

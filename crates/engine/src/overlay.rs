@@ -62,8 +62,8 @@ impl<'a> Overlay<'a> {
                 Write::DropTree(_, level) => {
                     self.nodes.retain(|(of, _), _| *of < level);
                     self.jobs.retain(|(height, ..), _| *height < level.number());
-                    let below = self.nodes.values_mut().filter(|it| it.level().above() == level);
-                    below.for_each(|node| node.parent = None);
+                    let children = self.nodes.values_mut().filter(|it| it.level().above() == level);
+                    children.for_each(|node| node.parent = None);
                 }
                 Write::AddJob(job) if self.jobs.contains_key(&key_of(&job)) => {}
                 Write::AddJob(job) | Write::PutJob(job) => self.put_job(job),
@@ -83,12 +83,12 @@ impl<'a> Overlay<'a> {
 
     fn selected(&self, filter: &NodeFilter) -> impl Iterator<Item = &Node> {
         let NodeFilter { level, ordinals, parent, id, dirty, around } = filter.clone();
-        let within = move |span: &Span<u32>, ordinal: u32| {
+        let contains = move |span: &Span<u32>, ordinal: u32| {
             ordinal >= span.from && span.until.is_none_or(|until| ordinal < until)
         };
         self.nodes.values().filter(move |node| {
             level.is_none_or(|level| level == node.level())
-                && ordinals.as_ref().is_none_or(|span| within(span, node.ordinal()))
+                && ordinals.as_ref().is_none_or(|span| contains(span, node.ordinal()))
                 && parent.is_none_or(|parent| parent == node.parent)
                 && id.as_ref().is_none_or(|id| *id == node.id)
                 && (!dirty || node.dirty)
@@ -100,7 +100,7 @@ impl<'a> Overlay<'a> {
 }
 
 const fn key_of(job: &Job) -> (u8, u32, JobId) {
-    (job.kind.height(), job.kind.place(), job.id)
+    (job.kind.height(), job.kind.position(), job.id)
 }
 
 impl Reader for Overlay<'_> {

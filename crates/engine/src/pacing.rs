@@ -21,7 +21,7 @@ pub struct Pace {
 struct RunningUpdate {
     id: JobId,
     pace: Pace,
-    began: Instant,
+    started: Instant,
     /// Jobs that run now.
     running: u16,
     /// Nodes written and milliseconds spent, by level from 1.
@@ -33,7 +33,7 @@ struct RunningUpdate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FinishedUpdate {
     pub(crate) id: JobId,
-    pub(crate) took: Duration,
+    pub(crate) elapsed: Duration,
     /// Nodes written and milliseconds spent, by level from 1.
     pub(crate) written: Vec<(u32, u64)>,
     pub(crate) failed: u32,
@@ -52,7 +52,7 @@ impl RunningUpdates {
         let update = RunningUpdate {
             id,
             pace,
-            began: Instant::now(),
+            started: Instant::now(),
             running: 0,
             written: Vec::new(),
             failed: 0,
@@ -101,7 +101,7 @@ impl RunningUpdates {
         let update = updates.get(key).filter(|update| update.running == 0)?;
         let finished = FinishedUpdate {
             id: update.id,
-            took: update.began.elapsed(),
+            elapsed: update.started.elapsed(),
             written: update.written.clone(),
             failed: update.failed,
         };

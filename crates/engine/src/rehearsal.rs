@@ -102,9 +102,9 @@ impl Rehearsal<'_> {
 pub(crate) fn kept_chars(length: SummaryLength, chars: u64) -> usize {
     const SENTENCE: f64 = 90.0;
     match length {
-        SummaryLength::Keep(share) => (f64::from(share) * chars as f64) as usize,
-        SummaryLength::Sentences(_, most) => {
-            (f64::from(most) * SENTENCE).min(chars as f64) as usize
+        SummaryLength::Keep(ratio) => (f64::from(ratio) * chars as f64) as usize,
+        SummaryLength::Sentences(_, max_sentences) => {
+            (f64::from(max_sentences) * SENTENCE).min(chars as f64) as usize
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct ReindexProgress {
     /// Messages, tool calls and nodes processed.
     pub done: u64,
     /// Vectors created; the others existed already.
-    pub made: u64,
+    pub embedded: u64,
 }
 
 /// The result of a reindex.
@@ -36,13 +36,13 @@ pub struct ReindexReport {
     /// Messages, tool calls and nodes processed.
     pub done: u64,
     /// Vectors created; the others existed already.
-    pub made: u64,
+    pub embedded: u64,
 }
 
 /// A page of texts to embed, and the cursor after it.
-struct Portion {
+struct ReindexBatch {
     texts: Vec<TextToEmbed>,
-    things: u64,
+    item_count: u64,
     done: Cursor,
     /// Whether the page is empty because the feed has ended.
     is_end: bool,
@@ -64,33 +64,37 @@ impl Engine {
     pub fn reindex(&self, after: &mut dyn FnMut(&ReindexProgress)) -> Result<ReindexReport> {
         let embedder = self.embedder();
         let index = self.begin()?;
-        let mut state =
-            ReindexProgress { from: index.model, to: embedder.name().to_owned(), done: 0, made: 0 };
+        let mut state = ReindexProgress {
+            from: index.model,
+            to: embedder.name().to_owned(),
+            done: 0,
+            embedded: 0,
+        };
         while let Some(next) = self.vector_index()?.next.filter(|next| next.model == state.to) {
             let reader = self.reader()?;
-            let portion = self.portion(&*reader, &next.done)?;
-            if portion.is_end || embedder.is_instant() {
+            let batch = self.next_batch(&*reader, &next.done)?;
+            if batch.is_end || embedder.is_instant() {
                 drop(reader);
                 if self.cut_over(&state.to)? {
                     break;
                 }
                 continue;
             }
-            let lacking = without_vectors(&*reader, &state.to, portion.texts)?;
+            let missing = without_vectors(&*reader, &state.to, batch.texts)?;
             drop(reader);
             let meter = self.spend_meter(None);
-            let vectors = embed_texts(embedder, &lacking, &meter);
+            let vectors = embed_texts(embedder, &missing, &meter);
             meter.log_redactions(&format!("called {} for the vectors of a reindex", state.to));
             let vectors = vectors.map_err(Error::Provider)?;
-            kill_points::reach(KillPoint::Reindexing);
-            state.done += portion.things;
-            state.made += vectors.len() as u64;
-            self.advance(next.done, portion.done, &state.to, vectors)?;
-            kill_points::reach(KillPoint::Reindexed);
+            kill_points::check(KillPoint::Reindexing);
+            state.done += batch.item_count;
+            state.embedded += vectors.len() as u64;
+            self.advance(next.done, batch.done, &state.to, vectors)?;
+            kill_points::check(KillPoint::Reindexed);
             after(&state);
         }
-        let ReindexProgress { from, to, done, made } = state;
-        Ok(ReindexReport { from, to, done, made })
+        let ReindexProgress { from, to, done, embedded } = state;
+        Ok(ReindexReport { from, to, done, embedded })
     }
 
     /// Marks the configured model as the target of the index.
@@ -98,24 +102,29 @@ impl Engine {
         let engine = self.clone();
         self.commit_with(self.tenant_scope(), move |reader| {
             let index = engine.active_vector_index(reader)?;
-            let towards = index.clone().towards(engine.embedder().name());
+            let target = index.clone().rebuilding_for(engine.embedder().name());
             let mut writes = Vec::new();
-            if towards != index {
+            if target != index {
                 // Vectors of an abandoned target model are not needed.
                 writes.extend(index.next.map(|next| Write::DropVectors(next.model)));
-                writes.push(Write::PutVectorIndex(towards.clone()));
+                writes.push(Write::PutVectorIndex(target.clone()));
             }
-            Ok((writes, towards))
+            Ok((writes, target))
         })
     }
 
     /// The next page of texts to embed.
-    fn portion(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<Portion> {
+    fn next_batch(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<ReindexBatch> {
         let changes = reader.changes(done, &ChangeFilter::content(), PORTION)?;
         let texts: Vec<String> = changes.items.iter().map(text_of).collect();
         let texts = texts_to_embed(texts.iter().map(String::as_str));
         let is_end = changes.items.is_empty() && changes.is_last;
-        Ok(Portion { texts, things: changes.items.len() as u64, done: changes.cursor, is_end })
+        Ok(ReindexBatch {
+            texts,
+            item_count: changes.items.len() as u64,
+            done: changes.cursor,
+            is_end,
+        })
     }
 
     /// Stores the vectors of a page. The cursor moves only if no other process has moved it.
@@ -143,14 +152,14 @@ impl Engine {
     /// Cuts over if there are no new changes, and returns whether the model is in use now.
     fn cut_over(&self, model: &str) -> Result<bool> {
         let (engine, model) = (self.clone(), model.to_owned());
-        kill_points::reach(KillPoint::CuttingOver);
+        kill_points::check(KillPoint::CuttingOver);
         self.commit_with(self.tenant_scope(), move |reader| {
             let index = engine.active_vector_index(reader)?;
             let mut writes = Vec::new();
             let mut is_over = index.model == model;
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 let complete =
-                    engine.embedder().is_instant() || engine.portion(reader, &next.done)?.is_end;
+                    engine.embedder().is_instant() || engine.next_batch(reader, &next.done)?.is_end;
                 if complete {
                     writes.push(Write::DropVectors(index.model.clone()));
                     writes.push(Write::PutVectorIndex(index.clone().cut_over()));

@@ -75,14 +75,14 @@ impl Engine {
         conversation: &Conversation,
         repaired: &mut RepairReport,
     ) -> Result<()> {
-        let (id, place) = (conversation.id, self.place(conversation));
+        let (id, slug) = (conversation.id, self.name_of(conversation));
         if self.correct_record(id)? {
             repaired
                 .store
-                .push(format!("{place}: its counts, times and latest turns were recomputed"));
+                .push(format!("{slug}: its counts, times and latest turns were recomputed"));
         }
         for job in self.remove_misplaced_jobs(id)? {
-            repaired.store.push(format!("{place}: job {job} was removed"));
+            repaired.store.push(format!("{slug}: job {job} was removed"));
         }
         let reader = self.reader()?;
         let Some(conversation) = reader.conversation(id)? else { return Ok(()) };
@@ -90,10 +90,10 @@ impl Engine {
         drop(reader);
         if is_broken {
             self.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() })?;
-            repaired.trees.push(place.clone());
+            repaired.trees.push(slug.clone());
         }
         if embed::plan_missing_jobs(self, id)? > 0 {
-            repaired.vectors.push(place);
+            repaired.vectors.push(slug);
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub struct SpendStatus {
     /// The account.
     pub account: Account,
     /// The cap that is reached.
-    pub reached: Option<CapReached>,
+    pub cap_reached: Option<CapReached>,
 }
 
 impl Engine {
@@ -51,7 +51,10 @@ impl Engine {
     /// reached.
     pub fn spend(&self, conversation: Option<ConversationId>) -> Result<SpendStatus> {
         let account = self.account(&*self.reader()?, conversation)?;
-        Ok(SpendStatus { account, reached: spend::reached_cap(&self.spending().caps, &account) })
+        Ok(SpendStatus {
+            account,
+            cap_reached: spend::reached_cap(&self.spending().caps, &account),
+        })
     }
 
     /// The amount spent on each model.
@@ -69,15 +72,15 @@ impl Engine {
         let spending = self.spending();
         if spending.caps.are_set() {
             let account = self.account(reader, charge.conversation)?;
-            if let Some(reached) = spend::reached_cap(&spending.caps, &account) {
-                return Ok(Err(reached.to_error()));
+            if let Some(cap_reached) = spend::reached_cap(&spending.caps, &account) {
+                return Ok(Err(cap_reached.to_error()));
             }
         }
         let provider = charge.provider();
         let Some(quota) = spending.quotas.get(provider) else { return Ok(Ok(charge.at)) };
-        let taken = reader.ledger().requests_since(provider, quota::period_start(charge.at))?;
-        let turn = quota::next_slot(*quota, &taken, charge.spent.tokens(), charge.at);
-        Ok(turn.map_err(|error| ProviderError {
+        let usage = reader.ledger().requests_since(provider, quota::period_start(charge.at))?;
+        let slot = quota::next_slot(*quota, &usage, charge.spent.tokens(), charge.at);
+        Ok(slot.map_err(|error| ProviderError {
             reason: format!("{provider}: {}", error.reason),
             ..error
         }))
@@ -125,7 +128,7 @@ impl SpendMeter {
 
     /// Records an event about the calls: their usage and the redactions. Does nothing without
     /// calls.
-    pub(crate) fn log(&self, asked: &str) -> Result<()> {
+    pub(crate) fn log(&self, request_text: &str) -> Result<()> {
         let (note, now, conversation) = (self.note(), self.engine.clock().now(), self.conversation);
         if note.is_empty() {
             return Ok(());
@@ -137,7 +140,7 @@ impl SpendMeter {
             conversation,
             job: JobId(ContentHash::of_fields(&[b"ask", of, &micros])),
             kind: JobEventKind::Ask,
-            text: format!("{asked}{note}"),
+            text: format!("{request_text}{note}"),
             took_ms: None,
         };
         let plan = Box::new(move |_: &dyn Reader| Ok(vec![Write::AddJobEvent(line.clone())]));
@@ -146,10 +149,10 @@ impl SpendMeter {
 
     /// Like [`Self::log`], but only if something was redacted, since queries and reindexing are
     /// not logged otherwise. A failure to log is ignored.
-    pub(crate) fn log_redactions(&self, asked: &str) {
+    pub(crate) fn log_redactions(&self, request_text: &str) {
         let took_out = !self.usage.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty();
         if took_out {
-            drop(self.log(asked));
+            drop(self.log(request_text));
         }
     }
 
@@ -167,14 +170,14 @@ impl SpendMeter {
     /// Checks the account and reserves the amount in one commit, so that concurrent calls see
     /// each other. Returns the time at which the call may be made.
     fn reserve_slot(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
-        let (engine, booked) = (self.engine.clone(), charge.clone());
+        let (engine, reserved) = (self.engine.clone(), charge.clone());
         let decided = self.engine.commit_with(self.scope(charge), move |reader| {
-            let turn = engine.next_call_slot(reader, &booked)?;
-            let write = |at: &Timestamp| Write::AddSpend(Charge { at: *at, ..booked.clone() });
-            let writes = turn.iter().map(write).collect();
-            Ok((writes, turn))
+            let slot = engine.next_call_slot(reader, &reserved)?;
+            let write = |at: &Timestamp| Write::AddSpend(Charge { at: *at, ..reserved.clone() });
+            let writes = slot.iter().map(write).collect();
+            Ok((writes, slot))
         });
-        let turn = match decided {
+        let slot = match decided {
             // A read-only store still allows calls, but cannot record them.
             Err(Error::Store(StoreError::ReadOnly { .. })) => {
                 let reader = self.engine.reader();
@@ -184,7 +187,7 @@ impl SpendMeter {
             }
             other => other,
         };
-        turn.unwrap_or_else(|error| {
+        slot.unwrap_or_else(|error| {
             Err(ProviderError::transient(format!(
                 "the call could not be recorded in the ledger: {error}"
             )))
@@ -197,13 +200,13 @@ impl Meter for SpendMeter {
     fn reserve_usage(
         &self,
         model: &str,
-        most: Usage,
+        max_usage: Usage,
     ) -> std::result::Result<Reservation, ProviderError> {
         let (spending, now) = (self.engine.spending(), self.engine.clock().now());
         let (conversation, spent) = (self.conversation, SpendAmount::default());
         let mut charge = Charge { at: now, conversation, model: model.to_owned(), spent };
         if spending.caps.are_set() || spending.quotas.contains_key(charge.provider()) {
-            charge.spent = SpendAmount::of(most, spending.prices.find(model));
+            charge.spent = SpendAmount::of(max_usage, spending.prices.find(model));
             charge.at = self.reserve_slot(&charge)?;
             thread::sleep(Duration::from_millis(quota::wait_ms(charge.at, now)));
         }
@@ -212,16 +215,16 @@ impl Meter for SpendMeter {
 
     /// If the store fails, the reservation stays: the account may show too much, never too
     /// little.
-    fn settle(&self, Reservation(booked): Reservation, took: Usage, redacted: &Redactions) {
-        let spent = SpendAmount::of(took, self.engine.spending().prices.find(&booked.model));
+    fn settle(&self, Reservation(reserved): Reservation, used: Usage, redacted: &Redactions) {
+        let spent = SpendAmount::of(used, self.engine.spending().prices.find(&reserved.model));
         {
-            let mut taken = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-            taken.0 += spent;
-            taken.1.add(redacted);
+            let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+            usage.0 += spent;
+            usage.1.add(redacted);
         }
-        let difference = spent - booked.spent;
+        let difference = spent - reserved.spent;
         if difference != SpendAmount::default() {
-            drop(self.charge(Charge { spent: difference, ..booked }));
+            drop(self.charge(Charge { spent: difference, ..reserved }));
         }
     }
 }

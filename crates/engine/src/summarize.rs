@@ -35,7 +35,7 @@ pub(crate) fn summarize(
 ) -> Result<WrittenSummary, ProviderError> {
     let started = Instant::now();
     let written = summarize_or_fall_back(engine, job, material, turn)?;
-    let level = material.brief.level.number();
+    let level = material.request.level.number();
     engine.measure(|measures| {
         measures.summarize.entry(level).or_default().add(started.elapsed());
     });
@@ -50,10 +50,10 @@ fn summarize_or_fall_back(
 ) -> Result<WrittenSummary, ProviderError> {
     let (summarizer, retry) = (engine.summarizer(), engine.work().retry);
     let meter = engine.spend_meter(Some(job.conversation));
-    let ask = || guarded(summarizer, &material.brief, &meter);
-    let why = match engine.with_circuit_breaker(summarizer.name(), ask) {
+    let ask = || guarded(summarizer, &material.request, &meter);
+    let error = match engine.with_circuit_breaker(summarizer.name(), ask) {
         Ok(content) => {
-            match acceptance::accept(&content, material.brief.facts(), material.source.chars) {
+            match acceptance::accept(&content, material.request.facts(), material.source.chars) {
                 Ok(fidelity) => {
                     let (by, note) = (summarizer.name().to_owned(), meter.note());
                     return Ok(WrittenSummary { content, fidelity, by, note });
@@ -67,22 +67,22 @@ fn summarize_or_fall_back(
             return Err(ProviderError { reason, ..error });
         }
     };
-    let Some(stand_in) = engine.fallback() else { return Err(why) };
+    let Some(fallback) = engine.fallback() else { return Err(error) };
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-    let content = guarded(stand_in, &material.brief, &meter)?;
-    let fidelity = acceptance::fidelity(&Facts::of_content(&content), material.brief.facts());
-    let by = Provenance::fallback_label(stand_in.name(), summarizer.name());
-    Ok(WrittenSummary { content, fidelity, by, note: format!("; {why}{}", meter.note()) })
+    let content = guarded(fallback, &material.request, &meter)?;
+    let fidelity = acceptance::fidelity(&Facts::of_content(&content), material.request.facts());
+    let by = Provenance::fallback_label(fallback.name(), summarizer.name());
+    Ok(WrittenSummary { content, fidelity, by, note: format!("; {error}{}", meter.note()) })
 }
 
 /// Calls a summarizer. A panic counts as a failure and affects nothing else.
 fn guarded(
     summarizer: &dyn Summarizer,
-    brief: &SummaryRequest,
+    request: &SummaryRequest,
     meter: &SpendMeter,
 ) -> Result<NodeContent, ProviderError> {
-    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarize_metered(brief, meter)));
-    asked.unwrap_or_else(|_| {
+    let result = catch_unwind(AssertUnwindSafe(|| summarizer.summarize_metered(request, meter)));
+    result.unwrap_or_else(|_| {
         Err(ProviderError::permanent(format!("the summarizer {:?} panicked", summarizer.name())))
     })
 }

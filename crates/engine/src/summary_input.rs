@@ -22,7 +22,7 @@ const LONG_CHARS: u32 = 50_000;
 /// The input of a node.
 #[derive(Debug)]
 pub(crate) struct SummaryInput {
-    pub(crate) brief: SummaryRequest,
+    pub(crate) request: SummaryRequest,
     pub(crate) source: SourceTotals,
     pub(crate) id: NodeId,
     pub(crate) covers: Coverage,
@@ -49,7 +49,7 @@ impl SummaryInput {
         };
         let Some(mut input) = input else { return Ok(None) };
         if let Some(conversation) = reader.conversation(key.id)? {
-            let session = &mut input.brief.session;
+            let session = &mut input.request.session;
             (session.title, session.participants) = (conversation.title, conversation.participants);
         }
         Ok(Some(input))
@@ -188,7 +188,7 @@ impl SummaryInput {
             messages: source.messages,
             ..SessionInfo::default()
         };
-        let brief = SummaryRequest::new(
+        let request = SummaryRequest::new(
             task.level,
             style.strategy,
             style.length,
@@ -197,7 +197,7 @@ impl SummaryInput {
             session,
         );
         let id = NodeId::new(task.level, hash, range_end);
-        Self { brief, source, id, covers, range_start, range_end, unanswered: 0 }
+        Self { request, source, id, covers, range_start, range_end, unanswered: 0 }
     }
 }
 

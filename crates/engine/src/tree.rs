@@ -103,14 +103,14 @@ impl Engine {
         let filter = JobEventFilter { conversation, job_prefix: None, limit: LINES };
         let lines = self.reader()?.job_events(&filter)?;
         let mut lag = Durations::default();
-        gate_log::recall_lags(&lines).into_iter().for_each(|took| lag.add(took));
+        gate_log::recall_lags(&lines).into_iter().for_each(|elapsed| lag.add(elapsed));
         Ok(lag)
     }
 
     /// Number of nodes of the tenant or a conversation that a fallback wrote and the summarizer
     /// should rewrite.
     pub fn fallback_node_count(&self, id: Option<ConversationId>) -> Result<u32> {
-        if self.fallback().is_some_and(|stand_in| stand_in.name() == self.summarizer_name()) {
+        if self.fallback().is_some_and(|fallback| fallback.name() == self.summarizer_name()) {
             return Ok(0);
         }
         let levels = self.reader()?.level_totals(id)?;
@@ -142,8 +142,9 @@ impl Engine {
 
     /// The children of a node in chronological order; none if it covers messages.
     pub fn children(&self, id: ConversationId, node: &Node) -> Result<Vec<Node>> {
-        let Some(below) = node.level().below() else { return Ok(Vec::new()) };
-        let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
+        let Some(child_level) = node.level().below() else { return Ok(Vec::new()) };
+        let filter =
+            NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(child_level) };
         let mut children = self.reader()?.nodes(id, &filter)?;
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
         Ok(children)
@@ -171,8 +172,8 @@ impl Engine {
                 Coverage::Messages(window) => {
                     window.thread == message.thread && window.slice(idx, message.chars).is_some()
                 }
-                Coverage::Nodes(_) => over.iter().any(|below| {
-                    below.level().above() == node.level() && below.parent == Some(node.ordinal())
+                Coverage::Nodes(_) => over.iter().any(|child| {
+                    child.level().above() == node.level() && child.parent == Some(node.ordinal())
                 }),
             };
             if covers {
@@ -201,17 +202,17 @@ impl Engine {
         };
         let since = loop {
             let lines = reader.job_events(&of_conversation)?;
-            let begun = lines.iter().position(|line| line.job == update.job);
-            match begun {
+            let start = lines.iter().position(|line| line.job == update.job);
+            match start {
                 None if lines.len() == of_conversation.limit => {
                     of_conversation.limit = of_conversation.limit.saturating_mul(4);
                 }
-                begun => break lines[begun.unwrap_or(0)..].to_vec(),
+                start => break lines[start.unwrap_or(0)..].to_vec(),
             }
         };
-        let mut own = events_of_update(update.job, &since);
-        own.drain(..own.len().saturating_sub(filter.limit));
-        Ok(own)
+        let mut events = events_of_update(update.job, &since);
+        events.drain(..events.len().saturating_sub(filter.limit));
+        Ok(events)
     }
 
     /// Retries jobs that were given up or wait after a failure, without further delay: those whose
@@ -229,8 +230,8 @@ impl Engine {
             Ok((writes, jobs))
         })?;
         if let (Some(prefix), true) = (id_prefix, retried.is_empty()) {
-            let why = "no job with this id has failed; `treering jobs` lists them";
-            return Err(Invalid::new(format!("job {prefix:?}"), why).into());
+            let reason = "no job with this id has failed; `treering jobs` lists them";
+            return Err(Invalid::new(format!("job {prefix:?}"), reason).into());
         }
         Ok(retried)
     }

@@ -28,27 +28,31 @@ pub struct OutlineLine {
     /// Its state.
     pub state: &'static str,
     /// Why it was sealed.
-    pub why: &'static str,
+    pub sealed_because: &'static str,
 }
 
 impl OutlineLine {
     /// How much shorter it is than its source, in percent.
     #[must_use]
     pub fn removed_percent(&self) -> Option<i64> {
-        let share = self.chars as f64 / self.source_chars as f64;
-        (self.source_chars > 0 && self.level > 0).then(|| ((1.0 - share) * 100.0).round() as i64)
+        let ratio = self.chars as f64 / self.source_chars as f64;
+        (self.source_chars > 0 && self.level > 0).then(|| ((1.0 - ratio) * 100.0).round() as i64)
     }
 }
 
 impl fmt::Display for OutlineLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { prefix, level, covers, turns, source_chars, chars, state, why, .. } = self;
+        let Self {
+            prefix, level, covers, turns, source_chars, chars, state, sealed_because, ..
+        } = self;
         match *level {
             0 => write!(f, "{prefix}open window: {covers}, {chars} chars"),
-            level if *chars == 0 => write!(f, "{prefix}level {level}: {covers}, {state} ({why})"),
+            level if *chars == 0 => {
+                write!(f, "{prefix}level {level}: {covers}, {state} ({sealed_because})")
+            }
             level => write!(
                 f,
-                "{prefix}level {level}: {covers}, {turns} turns, {source_chars} → {chars} chars, {state} ({why})"
+                "{prefix}level {level}: {covers}, {turns} turns, {source_chars} → {chars} chars, {state} ({sealed_because})"
             ),
         }
     }
@@ -79,13 +83,19 @@ impl TreeView {
                 source_chars: holds.chars.into(),
                 chars: holds.chars.into(),
                 state: "open",
-                why: "",
+                sealed_because: "",
             });
         }
         lines
     }
 
-    fn push_node(&self, node: &Node, own: &str, below: &str, lines: &mut Vec<OutlineLine>) {
+    fn push_node(
+        &self,
+        node: &Node,
+        prefix: &str,
+        child_prefix: &str,
+        lines: &mut Vec<OutlineLine>,
+    ) {
         let covers = match &node.spec.covers {
             Coverage::Messages(window) => span(window),
             Coverage::Nodes(children) => {
@@ -102,7 +112,7 @@ impl TreeView {
             false => node.state(self.conversation.state == ConversationState::Open).as_str(),
         };
         lines.push(OutlineLine {
-            prefix: own.to_owned(),
+            prefix: prefix.to_owned(),
             level: node.level().number(),
             id: node.id.to_string(),
             covers,
@@ -110,7 +120,7 @@ impl TreeView {
             source_chars: node.source.chars,
             chars: node.chars.into(),
             state,
-            why: node.spec.cause.as_str(),
+            sealed_because: node.spec.cause.as_str(),
         });
         let mut children: Vec<&Node> = self
             .nodes
@@ -120,10 +130,16 @@ impl TreeView {
             })
             .collect();
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
-        for (place, child) in children.iter().enumerate() {
-            let last = place + 1 == children.len();
-            let (branch, trunk) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.push_node(child, &format!("{below}{branch}"), &format!("{below}{trunk}"), lines);
+        for (index, child) in children.iter().enumerate() {
+            let last = index + 1 == children.len();
+            let (branch, continuation) =
+                if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.push_node(
+                child,
+                &format!("{child_prefix}{branch}"),
+                &format!("{child_prefix}{continuation}"),
+                lines,
+            );
         }
     }
 
@@ -147,7 +163,7 @@ impl TreeView {
             source_chars: 0,
             chars: 0,
             state: job.state.as_str(),
-            why: task.cause.as_str(),
+            sealed_because: task.cause.as_str(),
         })
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn policy_of<'a>(
 ) -> StoreResult<Cow<'a, Policy>> {
     match conversation.policy.as_slice() {
         [] => Ok(Cow::Borrowed(general)),
-        own => Ok(Cow::Owned(general.with(own)?)),
+        custom => Ok(Cow::Owned(general.with(custom)?)),
     }
 }
 
@@ -92,18 +92,18 @@ impl TreePlanner<'_> {
         self.with_overrides(tree_state.close(names, &self.window_policy()))
     }
 
-    fn end_turn(&self, conversation: &mut Conversation, place: usize) -> Option<NodeSpec> {
+    fn end_turn(&self, conversation: &mut Conversation, index: usize) -> Option<NodeSpec> {
         let Conversation { threads, tree_state, .. } = conversation;
-        let name = &threads.get(place)?.name;
-        self.with_overrides(tree_state.end_turn(place, name, &self.window_policy())).pop()
+        let name = &threads.get(index)?.name;
+        self.with_overrides(tree_state.end_turn(index, name, &self.window_policy())).pop()
     }
 
     /// Ends the latest turn of every thread where it has a mark. Call it once all messages are
     /// processed.
     fn end_turns(&self, conversation: &mut Conversation) -> Vec<NodeSpec> {
-        let ended = |(place, thread): (usize, &Thread)| thread.turn_ended.then_some(place);
+        let ended = |(index, thread): (usize, &Thread)| thread.turn_ended.then_some(index);
         let ended: Vec<usize> = conversation.threads.iter().enumerate().filter_map(ended).collect();
-        ended.into_iter().filter_map(|place| self.end_turn(conversation, place)).collect()
+        ended.into_iter().filter_map(|index| self.end_turn(conversation, index)).collect()
     }
 
     /// Processes stored messages up to `until`, and repeats the ends of turns and the closings
@@ -165,15 +165,15 @@ impl TreePlanner<'_> {
         conversation.tree_state.windows.clear();
         let mut tasks = Vec::new();
         for message in self.reader.messages(self.key.id, Span::between(first, MessageIdx(until)))? {
-            let Some(place) = place_of(conversation, &message) else { continue };
-            let Some(start) = starts.get(place).copied().flatten() else { continue };
+            let Some(index) = thread_index_of(conversation, &message) else { continue };
+            let Some(start) = starts.get(index).copied().flatten() else { continue };
             if message.idx < start.idx {
                 continue;
             }
             let skip = if message.idx == start.idx { start.offset } else { 0 };
             let piece = WindowMessage { skip, ..WindowMessage::from(&message) };
             let policy = self.window_policy();
-            let sealed = conversation.tree_state.push(place, &message.thread, &piece, &policy);
+            let sealed = conversation.tree_state.push(index, &message.thread, &piece, &policy);
             tasks.extend(self.with_overrides(sealed));
         }
         conversation.tree_state.through = until;
@@ -184,10 +184,10 @@ impl TreePlanner<'_> {
     }
 
     fn push(&self, conversation: &mut Conversation, message: &Message) -> Vec<NodeSpec> {
-        let Some(place) = place_of(conversation, message) else { return Vec::new() };
+        let Some(index) = thread_index_of(conversation, message) else { return Vec::new() };
         let piece = WindowMessage::from(message);
         let policy = self.window_policy();
-        self.with_overrides(conversation.tree_state.push(place, &message.thread, &piece, &policy))
+        self.with_overrides(conversation.tree_state.push(index, &message.thread, &piece, &policy))
     }
 
     /// The policy of new windows.
@@ -237,9 +237,9 @@ impl TreePlanner<'_> {
         node: &Node,
     ) -> StoreResult<Vec<Write>> {
         let mut writes = Vec::new();
-        let above = node.level().above();
+        let parent_level = node.level().above();
         if let Some(parent) = node.parent
-            && let Some(group) = self.node(above, parent)?
+            && let Some(group) = self.node(parent_level, parent)?
         {
             let filter = NodeFilter { parent: Some(Some(parent)), ..NodeFilter::at(node.level()) };
             let mut children = self.reader.nodes(self.key.id, &filter)?;
@@ -248,7 +248,7 @@ impl TreePlanner<'_> {
             children.sort_by_key(|child| (child.range_end, child.ordinal()));
             if let Some(parts) = conversation.tree_state.repack(&group.spec, &children, self.policy)
             {
-                writes.push(Write::MarkDirty(conversation.id, above, vec![parent]));
+                writes.push(Write::MarkDirty(conversation.id, parent_level, vec![parent]));
                 for (task, ordinals) in parts {
                     writes.push(Write::SetParent(
                         conversation.id,
@@ -345,6 +345,6 @@ impl TreePlanner<'_> {
 }
 
 /// The index of a message's thread in its conversation.
-fn place_of(conversation: &Conversation, message: &Message) -> Option<usize> {
+fn thread_index_of(conversation: &Conversation, message: &Message) -> Option<usize> {
     conversation.threads.iter().position(|thread| thread.name == message.thread)
 }

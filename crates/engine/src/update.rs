@@ -112,7 +112,7 @@ impl Engine {
             false => Some(Price { input: 0.0, output: 0.0 }),
         };
         // Fallback nodes are not rewritten while a cap forbids the calls.
-        let upgrades = self.spend(Some(id))?.reached.is_none();
+        let upgrades = self.spend(Some(id))?.cap_reached.is_none();
         Ok(Updater {
             key: self.key(id),
             general,
@@ -141,8 +141,8 @@ struct Updater {
 impl Updater {
     fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, PlannedUpdate)> {
         let Some(mut conversation) = reader.conversation(self.key.id)? else {
-            let what = format!("conversation {}", self.key.id);
-            return Err(StoreError::Refused(Invalid::new(what, "it does not exist")));
+            let subject = format!("conversation {}", self.key.id);
+            return Err(StoreError::Refused(Invalid::new(subject, "it does not exist")));
         };
         let base = policy_of(&self.general, &conversation)?;
         // An invalid override is refused here, and not ignored as in later plans.
@@ -232,7 +232,7 @@ impl Updater {
     /// Whether a fallback wrote the node, and the configured summarizer is another one.
     fn is_to_be_upgraded(&self, node: &Node) -> bool {
         self.upgrades
-            && node.provenance.fallback_name().is_some_and(|stand_in| stand_in != self.summarizer)
+            && node.provenance.fallback_name().is_some_and(|fallback| fallback != self.summarizer)
     }
 
     /// Sets the overrides on the jobs that wait already, because what follows from them belongs
@@ -336,8 +336,8 @@ pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
 
 impl Estimate {
     pub(crate) fn count(&mut self, level: Level, tokens_in: u64, tokens_out: u64) {
-        let place = usize::from(level.number() - 1).min(self.jobs.len() - 1);
-        self.jobs[place] += 1;
+        let index = usize::from(level.number() - 1).min(self.jobs.len() - 1);
+        self.jobs[index] += 1;
         self.calls += 1;
         self.tokens_in += tokens_in;
         self.tokens_out += tokens_out;

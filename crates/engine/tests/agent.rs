@@ -25,7 +25,7 @@ use treering_testkit::{FakeClock, PrefixSummarizer};
 #[derive(Default)]
 struct ScriptedChat {
     script: Mutex<Vec<ScriptedReply>>,
-    asked: Mutex<Vec<ChatRequest>>,
+    requests: Mutex<Vec<ChatRequest>>,
 }
 
 enum ScriptedReply {
@@ -41,11 +41,11 @@ impl ScriptedChat {
     fn new(script: impl IntoIterator<Item = ScriptedReply>) -> Arc<Self> {
         let mut script: Vec<ScriptedReply> = script.into_iter().collect();
         script.reverse();
-        Arc::new(Self { script: Mutex::new(script), asked: Mutex::default() })
+        Arc::new(Self { script: Mutex::new(script), requests: Mutex::default() })
     }
 
-    fn asked(&self) -> Vec<ChatRequest> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<ChatRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -65,18 +65,18 @@ impl ChatModel for ScriptedChat {
     fn stream(
         &self,
         request: &ChatRequest,
-        hear: &mut dyn FnMut(&str),
+        on_text: &mut dyn FnMut(&str),
     ) -> Result<ChatReply, ProviderError> {
-        self.asked.lock().unwrap().push(request.clone());
+        self.requests.lock().unwrap().push(request.clone());
         let (text, broken) = match self.script.lock().unwrap().pop().expect("nothing more to say") {
             ScriptedReply::Say(text) => (text, None),
-            ScriptedReply::Fail(why) => return Err(ProviderError::transient(why)),
+            ScriptedReply::Fail(reason) => return Err(ProviderError::transient(reason)),
             ScriptedReply::Busy(ms) => {
                 return Err(ProviderError::new("too many requests", RetryAdvice::RetryAfter(ms)));
             }
-            ScriptedReply::Break(text, why) => (text, Some(ProviderError::transient(why))),
+            ScriptedReply::Break(text, reason) => (text, Some(ProviderError::transient(reason))),
         };
-        text.split_inclusive(' ').for_each(hear);
+        text.split_inclusive(' ').for_each(on_text);
         match broken {
             Some(error) => Err(error),
             None => Ok(ChatReply {
@@ -97,7 +97,7 @@ fn begin(engine: &Engine) -> ConversationId {
         .id
 }
 
-fn say(engine: &Engine, id: ConversationId, lines: &[(Role, &str)]) {
+fn append_lines(engine: &Engine, id: ConversationId, lines: &[(Role, &str)]) {
     let at = |number: usize| Timestamp::from_micros(start().as_micros() + number as i64);
     let message = |(number, (role, text)): (usize, &(Role, &str))| {
         Entry::message(Default::default(), treering_core::NewMessage::new(*role, *text, at(number)))
@@ -132,9 +132,9 @@ fn settings() -> AgentOptions {
 fn a_turn_builds_a_context_calls_the_model_and_is_stored() {
     let (engine, _folder) = engine_with_policy(Policy::default());
     let id = begin(&engine);
-    let parrot =
+    let chat =
         ScriptedChat::new([ScriptedReply::Say("On 7410."), ScriptedReply::Say("Since March.")]);
-    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
+    let agent = Agent::new(engine.clone(), chat.clone(), settings()).unwrap();
 
     let reply = agent.ask(id, "Which port does staging use?").unwrap();
     assert_eq!((reply.text.as_str(), reply.end), ("On 7410.", FinishReason::Complete));
@@ -143,20 +143,21 @@ fn a_turn_builds_a_context_calls_the_model_and_is_stored() {
         ChatMessage::new(Role::System, "Be brief."),
         ChatMessage::new(Role::User, "Which port does staging use?"),
     ];
-    assert_eq!(parrot.asked()[0].messages, first, "there is nothing to remember yet");
+    assert_eq!(chat.requests()[0].messages, first, "there is nothing to remember yet");
 
-    let mut heard = Vec::new();
-    let reply =
-        agent.ask_streaming(id, "Since when?", &mut |piece| heard.push(piece.to_owned())).unwrap();
-    assert_eq!((heard.concat(), heard.len()), (reply.text, 2));
-    let asked = parrot.asked()[1].messages.clone();
+    let mut received = Vec::new();
+    let reply = agent
+        .ask_streaming(id, "Since when?", &mut |piece| received.push(piece.to_owned()))
+        .unwrap();
+    assert_eq!((received.concat(), received.len()), (reply.text, 2));
+    let messages = chat.requests()[1].messages.clone();
     assert!(
-        asked[0].text.starts_with("Be brief.\n\nRecord of an earlier conversation."),
-        "{asked:?}"
+        messages[0].text.starts_with("Be brief.\n\nRecord of an earlier conversation."),
+        "{messages:?}"
     );
-    assert_eq!(asked[1].text, "Which port does staging use?");
-    assert_eq!(asked[2], ChatMessage::new(Role::Assistant, "On 7410."));
-    assert!(asked[3].text.ends_with("Since when?"), "{asked:?}");
+    assert_eq!(messages[1].text, "Which port does staging use?");
+    assert_eq!(messages[2], ChatMessage::new(Role::Assistant, "On 7410."));
+    assert!(messages[3].text.ends_with("Since when?"), "{messages:?}");
     assert_eq!(engine.spend(Some(id)).unwrap().account.conversation.tokens_in, 2000);
     let texts: Vec<String> =
         stored_messages(&engine, id).into_iter().map(|(_, text)| text).collect();
@@ -169,27 +170,27 @@ fn a_turn_builds_a_context_calls_the_model_and_is_stored() {
 fn the_question_is_kept_when_the_model_fails() {
     let (engine, _folder) = engine_with_policy(Policy::default());
     let id = begin(&engine);
-    let parrot = ScriptedChat::new([
+    let chat = ScriptedChat::new([
         ScriptedReply::Fail("the model is away"),
         ScriptedReply::Break("The sill is \"13", "the stream \"ended\" early\n"),
         ScriptedReply::Say("130 cm."),
     ]);
-    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
+    let agent = Agent::new(engine.clone(), chat.clone(), settings()).unwrap();
     let failed = agent.ask(id, "How high is the sill?").unwrap_err();
     assert!(matches!(&failed, Error::Unanswered(error) if error.reason == "the model is away"));
     assert!(failed.hint().unwrap().contains("stored"));
     assert_eq!(stored_messages(&engine, id), [(Role::User, "How high is the sill?".to_owned())]);
 
-    let mut heard = String::new();
-    agent.ask_streaming(id, "How high?", &mut |piece| heard.push_str(piece)).unwrap_err();
+    let mut received = String::new();
+    agent.ask_streaming(id, "How high?", &mut |piece| received.push_str(piece)).unwrap_err();
     let last = messages(&engine, id).pop().unwrap();
-    assert_eq!((last.body.role, &last.body.text), (Role::Assistant, &heard));
+    assert_eq!((last.body.role, &last.body.text), (Role::Assistant, &received));
     let parts = last.body.parts.unwrap();
     assert!(parts.as_str().contains("broken_off") && parts.as_str().contains("early"), "{parts}");
 
     agent.ask(id, "Once more, please.").unwrap();
     assert_eq!(stored_messages(&engine, id).len(), 5);
-    for request in parrot.asked() {
+    for request in chat.requests() {
         let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
         assert_eq!(roles[..2], [Role::System, Role::User], "{roles:?}");
         assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "roles take turns: {roles:?}");
@@ -211,13 +212,13 @@ fn a_busy_model_is_retried_once() {
         ScriptedReply::Busy(60_000),
         ScriptedReply::Say(""),
     ];
-    let parrot = ScriptedChat::new(script);
-    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
+    let chat = ScriptedChat::new(script);
+    let agent = Agent::new(engine.clone(), chat.clone(), settings()).unwrap();
     assert_eq!(agent.ask(id, "When?").unwrap().text, "At five.");
     assert!(agent.ask_streaming(id, "Surely?", &mut |_| ()).is_err(), "once more, not for ever");
-    assert_eq!(parrot.asked().len(), 4);
+    assert_eq!(chat.requests().len(), 4);
     assert!(agent.ask(id, "Really?").is_err(), "nobody waits for a minute");
-    assert_eq!(parrot.asked().len(), 5);
+    assert_eq!(chat.requests().len(), 5);
     let silent = agent.ask(id, "Well?").unwrap_err().to_string();
     assert!(silent.contains("no text"), "an answer that says nothing is none: {silent}");
     let stored = stored_messages(&engine, id);
@@ -244,12 +245,12 @@ fn the_question_is_stored_when_a_cap_is_reached() {
     );
     let engine = Engine::new(EngineParts { spend, ..parts }, TenantId::default());
     let id = begin(&engine);
-    let parrot = ScriptedChat::new([ScriptedReply::Say("Yes.")]);
-    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
+    let chat = ScriptedChat::new([ScriptedReply::Say("Yes.")]);
+    let agent = Agent::new(engine.clone(), chat.clone(), settings()).unwrap();
     agent.ask(id, "Is it dry?").unwrap();
     let refused = agent.ask(id, "And tomorrow?").unwrap_err();
     assert!(matches!(refused, Error::Unanswered(_)), "{refused}");
-    assert_eq!(parrot.asked().len(), 1, "past the cap nobody is asked");
+    assert_eq!(chat.requests().len(), 1, "past the cap nobody is asked");
     assert_eq!(stored_messages(&engine, id).len(), 3);
 }
 
@@ -273,9 +274,9 @@ impl Summarizer for BlockingSummarizer {
         false
     }
 
-    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
-        drop(self.1.wait_while(self.0.lock().unwrap(), |free| !*free).unwrap());
-        PrefixSummarizer::default().summarize(brief)
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |is_open| !*is_open).unwrap());
+        PrefixSummarizer::default().summarize(request)
     }
 }
 
@@ -284,15 +285,15 @@ fn only_the_next_turn_waits_for_background_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let small = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let policy = Policy::default().with(&small).unwrap();
-    let held = Arc::new(BlockingSummarizer::default());
-    let engine = open(folder.path(), policy, held.clone(), Arc::new(FakeClock::at(start())));
+    let summarizer = Arc::new(BlockingSummarizer::default());
+    let engine = open(folder.path(), policy, summarizer.clone(), Arc::new(FakeClock::at(start())));
     let id = begin(&engine);
     let long = "The gauge at the sill has to be read every morning before the first tide, whatever the weather. ";
-    say(&engine, id, &[(Role::User, long), (Role::Assistant, long)]);
-    let parrot = ScriptedChat::new([ScriptedReply::Say(long), ScriptedReply::Say("Noted.")]);
+    append_lines(&engine, id, &[(Role::User, long), (Role::Assistant, long)]);
+    let chat = ScriptedChat::new([ScriptedReply::Say(long), ScriptedReply::Say("Noted.")]);
     let agent = Agent::new(
         engine.clone(),
-        parrot,
+        chat,
         AgentOptions { gate_timeout: Some(std::time::Duration::ZERO), ..settings() },
     )
     .unwrap();
@@ -301,15 +302,15 @@ fn only_the_next_turn_waits_for_background_jobs() {
         !engine.gate(id).unwrap().is_clear(),
         "the summary of the window is still to be written"
     );
-    held.let_go();
+    summarizer.let_go();
     let reply = {
-        let patient = Agent::new(
+        let waiting_agent = Agent::new(
             engine.clone(),
             ScriptedChat::new([ScriptedReply::Say("Noted.")]),
             settings(),
         )
         .unwrap();
-        patient.ask(id, "Is it written down?").unwrap()
+        waiting_agent.ask(id, "Is it written down?").unwrap()
     };
     assert!(!reply.context.receipt.gate.degraded, "the gate was waited for");
     drop(agent);

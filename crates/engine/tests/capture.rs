@@ -14,11 +14,11 @@ use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayD
 use treering_testkit::generate::{conversation, external_id};
 
 fn append(engine: &Engine, events: &[Entry]) -> Vec<EntryOutcome> {
-    let about =
+    let new_conversation =
         NewConversation { external_id: Some(external_id("source")), ..NewConversation::default() };
     let entries = events.to_vec();
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(about),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries,
         replay_detection: ReplayDetection::None,
     };
@@ -28,16 +28,16 @@ fn append(engine: &Engine, events: &[Entry]) -> Vec<EntryOutcome> {
 /// Everything that can be read from a memory.
 fn contents(engine: &Engine) -> Vec<(Conversation, Vec<String>)> {
     let sessions = engine.listed_conversations(&ConversationFilter::all(100)).unwrap();
-    let whole = |conversation: Conversation| {
+    let export = |conversation: Conversation| {
         let mut record = Vec::new();
-        let taken = engine.export(&[conversation.id], |item| {
+        let result = engine.export(&[conversation.id], |item| {
             record.push(format!("{item:?}"));
             Ok::<_, treering_engine::Error>(())
         });
-        taken.unwrap();
+        result.unwrap();
         (conversation, record)
     };
-    sessions.into_iter().map(|session| whole(session.conversation)).collect()
+    sessions.into_iter().map(|session| export(session.conversation)).collect()
 }
 
 fn assert_sound(engine: &Engine) {
@@ -46,22 +46,22 @@ fn assert_sound(engine: &Engine) {
 }
 
 /// Splits entries at the given positions.
-fn portions<'a>(events: &'a [Entry], cuts: &[prop::sample::Index]) -> Vec<&'a [Entry]> {
-    let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
-    places.extend([0, events.len()]);
-    places.sort_unstable();
-    places.windows(2).map(|pair| &events[pair[0]..pair[1]]).collect()
+fn split_at<'a>(events: &'a [Entry], cuts: &[prop::sample::Index]) -> Vec<&'a [Entry]> {
+    let mut cut_points: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
+    cut_points.extend([0, events.len()]);
+    cut_points.sort_unstable();
+    cut_points.windows(2).map(|pair| &events[pair[0]..pair[1]]).collect()
 }
 
 /// The entries without the ends of turns whose contents are not among them: these would end the
 /// latest turn.
 fn with_its_turns(entries: &[Entry]) -> Vec<Entry> {
-    let mut begun = Vec::new();
+    let mut started_threads = Vec::new();
     let mut kept = Vec::new();
     for entry in entries {
         match entry.kind {
-            EntryKind::TurnEnd if !begun.contains(&&entry.thread) => continue,
-            EntryKind::Message(_) | EntryKind::ToolCall(_) => begun.push(&entry.thread),
+            EntryKind::TurnEnd if !started_threads.contains(&&entry.thread) => continue,
+            EntryKind::Message(_) | EntryKind::ToolCall(_) => started_threads.push(&entry.thread),
             _ => {}
         }
         kept.push(entry.clone());
@@ -77,13 +77,13 @@ proptest! {
         events in conversation(40),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let ((whole, _w), (parts, _p)) = (engine_with_defaults(), engine_with_defaults());
-        append(&whole, &events);
-        for portion in portions(&events, &cuts) {
-            append(&parts, portion);
+        let ((complete, _w), (parts, _p)) = (engine_with_defaults(), engine_with_defaults());
+        append(&complete, &events);
+        for part in split_at(&events, &cuts) {
+            append(&parts, part);
         }
-        prop_assert_eq!(contents(&whole), contents(&parts));
-        assert_sound(&whole);
+        prop_assert_eq!(contents(&complete), contents(&parts));
+        assert_sound(&complete);
         assert_sound(&parts);
     }
 
@@ -93,13 +93,13 @@ proptest! {
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         again in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..6),
     ) {
-        let ((whole, _w), (replayed, _r)) = (engine_with_defaults(), engine_with_defaults());
-        append(&whole, &events);
+        let ((complete, _w), (replayed, _r)) = (engine_with_defaults(), engine_with_defaults());
+        append(&complete, &events);
         let mut seen = 0;
         let mut again = again.iter();
-        for portion in portions(&events, &cuts) {
-            append(&replayed, portion);
-            seen += portion.len();
+        for part in split_at(&events, &cuts) {
+            append(&replayed, part);
+            seen += part.len();
             if let Some((from, until)) = again.next() {
                 let (from, until) = (from.index(seen + 1), until.index(seen + 1));
                 let again = with_its_turns(&events[from.min(until)..from.max(until)]);
@@ -108,7 +108,7 @@ proptest! {
                 prop_assert!(outcomes.iter().all(|outcome| known.contains(outcome)), "{:?}", outcomes);
             }
         }
-        prop_assert_eq!(contents(&whole), contents(&replayed));
+        prop_assert_eq!(contents(&complete), contents(&replayed));
     }
 
     #[test]
@@ -118,11 +118,11 @@ proptest! {
         order in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let (engine, _folder) = engine_with_defaults();
-        let portions = portions(&events, &cuts);
-        for place in &order {
-            append(&engine, portions[place.index(portions.len())]);
+        let parts = split_at(&events, &cuts);
+        for index in &order {
+            append(&engine, parts[index.index(parts.len())]);
         }
-        portions.iter().for_each(|portion| drop(append(&engine, portion)));
+        parts.iter().for_each(|part| drop(append(&engine, part)));
         assert_sound(&engine);
         let is_message = |entry: &&Entry| matches!(entry.kind, EntryKind::Message(_));
         let called = |entry: &&Entry| matches!(entry.kind, EntryKind::ToolCall(_));
@@ -192,7 +192,7 @@ fn a_conversation_is_found_by_slug_id_and_id_prefix() {
 fn slugs_do_not_collide_and_follow_a_rename() {
     let (engine, _folder) = engine_with_defaults();
     let new = |title: &str| {
-        let about = NewConversation {
+        let new_conversation = NewConversation {
             title: Some(title.into()),
             title_source: treering_core::TitleSource::Source,
             ..NewConversation::default()
@@ -203,7 +203,7 @@ fn slugs_do_not_collide_and_follow_a_rename() {
         )];
         engine
             .append(EntryBatch {
-                target: AppendTarget::FindOrCreate(about),
+                target: AppendTarget::FindOrCreate(new_conversation),
                 entries,
                 replay_detection: ReplayDetection::None,
             })

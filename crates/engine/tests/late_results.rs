@@ -26,10 +26,10 @@ fn small() -> Policy {
 }
 
 fn append(engine: &Engine, entries: Vec<Entry>) -> ConversationId {
-    let about =
+    let new_conversation =
         NewConversation { external_id: Some(external_id("late")), ..NewConversation::default() };
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(about),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries,
         replay_detection: ReplayDetection::None,
     };
@@ -77,12 +77,12 @@ fn tells(node: &Node) -> bool {
 
 /// Reports tool results. If it has a folder, it appends the result there during its first run.
 #[derive(Default)]
-struct Telling {
+struct ReportingSummarizer {
     folder: Option<PathBuf>,
     answered: AtomicBool,
 }
 
-impl Summarizer for Telling {
+impl Summarizer for ReportingSummarizer {
     fn name(&self) -> &str {
         "telling"
     }
@@ -91,15 +91,15 @@ impl Summarizer for Telling {
         false
     }
 
-    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         if let Some(folder) = &self.folder
             && !self.answered.swap(true, Ordering::SeqCst)
         {
             let clock = Arc::new(FakeClock::at(start()));
-            answer(&open(folder, small(), Arc::new(Telling::default()), clock));
+            answer(&open(folder, small(), Arc::new(ReportingSummarizer::default()), clock));
         }
-        let mut content = PrefixSummarizer::default().summarize(brief)?;
-        for passage in &brief.passages {
+        let mut content = PrefixSummarizer::default().summarize(request)?;
+        for passage in &request.passages {
             if let Passage::Tool(tool) = passage {
                 content.overview = format!("{} {}", tool.result, content.overview);
             }
@@ -112,7 +112,7 @@ impl Summarizer for Telling {
 fn a_late_result_rewrites_its_window_and_the_nodes_above() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let engine = open(folder.path(), small(), Arc::new(Telling::default()), clock);
+    let engine = open(folder.path(), small(), Arc::new(ReportingSummarizer::default()), clock);
     let id = call_and_talk(&engine, 6);
     run_due_jobs(&engine, id);
     let before = nodes(&engine, id);
@@ -142,8 +142,11 @@ fn a_late_result_rewrites_its_window_and_the_nodes_above() {
 fn a_result_that_arrives_while_its_window_is_written_is_included() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let telling = Telling { folder: Some(folder.path().to_path_buf()), ..Telling::default() };
-    let engine = open(folder.path(), small(), Arc::new(telling), clock);
+    let summarizer = ReportingSummarizer {
+        folder: Some(folder.path().to_path_buf()),
+        ..ReportingSummarizer::default()
+    };
+    let engine = open(folder.path(), small(), Arc::new(summarizer), clock);
     let id = call_and_talk(&engine, 1);
     run_due_jobs(&engine, id);
     assert_sound(&engine);

@@ -71,14 +71,14 @@ impl Play {
         self.clock.set(self.now);
     }
 
-    fn say(&mut self, role: Role, rest: &str) {
-        let (what, thread) = match rest.split_once(" thread=") {
-            Some((what, thread)) => (what, ThreadName::new(thread).unwrap()),
+    fn append_message(&mut self, role: Role, rest: &str) {
+        let (content, thread) = match rest.split_once(" thread=") {
+            Some((content, thread)) => (content, ThreadName::new(thread).unwrap()),
             None => (rest, ThreadName::main()),
         };
-        let text = match what.trim().strip_prefix('"') {
+        let text = match content.trim().strip_prefix('"') {
             Some(quoted) => quoted.trim_end_matches('"').to_owned(),
-            None => filler(self.messages, what.trim().parse().unwrap()),
+            None => filler(self.messages, content.trim().parse().unwrap()),
         };
         self.messages += 1;
         let message = NewMessage::new(role, text, self.now);
@@ -94,11 +94,11 @@ impl Play {
     /// A tool call: its name, its success and its arguments.
     fn call(&mut self, rest: &str) {
         let mut words = rest.splitn(3, ' ');
-        let (name, went, args) =
+        let (name, outcome, args) =
             (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
         let outcome = ToolResult {
-            result: Json::string(went),
-            success: Some(went == "ok"),
+            result: Json::string(outcome),
+            success: Some(outcome == "ok"),
             duration_ms: Some(1),
         };
         let call = NewToolCall {
@@ -137,9 +137,9 @@ impl Play {
     fn play(&mut self, line: &str) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
-            "user" => self.say(Role::User, rest),
-            "assistant" => self.say(Role::Assistant, rest),
-            "system" => self.say(Role::System, rest),
+            "user" => self.append_message(Role::User, rest),
+            "assistant" => self.append_message(Role::Assistant, rest),
+            "system" => self.append_message(Role::System, rest),
             "wait" | "wait-within-turn" => {
                 let minutes: i64 = rest.trim_end_matches(" min").parse().unwrap();
                 self.pass(minutes * 60_000_000);
@@ -187,7 +187,7 @@ impl Play {
 }
 
 /// Events before which a turn does not end.
-const GOES_ON: [&str; 4] = ["assistant", "tool", "system", "wait-within-turn"];
+const CONTINUES_TURN: [&str; 4] = ["assistant", "tool", "system", "wait-within-turn"];
 
 /// Text of the given length that identifies its message.
 fn filler(number: u32, chars: usize) -> String {
@@ -225,7 +225,7 @@ fn run(script: &str) -> String {
     let mut lines = lines.peekable();
     while let Some(line) = lines.next() {
         play.play(line);
-        let goes_on = |next: &&str| GOES_ON.iter().any(|word| next.starts_with(word));
+        let goes_on = |next: &&str| CONTINUES_TURN.iter().any(|word| next.starts_with(word));
         if line.starts_with("assistant") && !lines.peek().is_some_and(goes_on) {
             play.end_turn(line);
         }
@@ -253,10 +253,10 @@ fn every_scenario_matches_its_snapshot() {
         for file in files {
             let script = std::fs::read_to_string(&file).unwrap();
             let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-            let grown = run(&script);
-            assert_eq!(grown, run(&script), "{name}: the same again");
+            let tree = run(&script);
+            assert_eq!(tree, run(&script), "{name}: the same again");
             insta::with_settings!({ description => script.clone(), omit_expression => true }, {
-                insta::assert_snapshot!(name, grown);
+                insta::assert_snapshot!(name, tree);
             });
         }
     });

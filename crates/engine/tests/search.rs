@@ -34,10 +34,10 @@ fn at(minute: i64) -> Timestamp {
     start().plus_micros(minute * 60_000_000)
 }
 
-fn say(engine: &Engine, line: &Line<'_>) -> ConversationId {
+fn append(engine: &Engine, line: &Line<'_>) -> ConversationId {
     let mut message = NewMessage::new(line.role, line.text, at(line.minute));
     message.author = Some(line.author.to_owned());
-    let about = NewConversation {
+    let new_conversation = NewConversation {
         external_id: Some(external_id(line.conversation)),
         cwd: Some(format!("/home/ana/{}", line.conversation)),
         ..NewConversation::default()
@@ -48,7 +48,7 @@ fn say(engine: &Engine, line: &Line<'_>) -> ConversationId {
         entries.push(Entry::turn_end(thread));
     }
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(about),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries,
         replay_detection: ReplayDetection::None,
     };
@@ -79,18 +79,20 @@ fn texts(hits: &[Hit]) -> Vec<String> {
 }
 
 /// Two conversations about the same port that differ in every filterable field.
-fn harbour(engine: &Engine) -> (ConversationId, ConversationId) {
-    let one =
-        say(engine, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
-    say(engine, &line("one", Role::Assistant, "Juno", 1, "The staging port is 7410."));
+fn append_sample(engine: &Engine) -> (ConversationId, ConversationId) {
+    let one = append(
+        engine,
+        &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"),
+    );
+    append(engine, &line("one", Role::Assistant, "Juno", 1, "The staging port is 7410."));
     let branch =
         Line { thread: "idea", ..line("one", Role::User, "Ana", 2, "What if the port were 9000?") };
-    say(engine, &branch);
-    let two = say(
+    append(engine, &branch);
+    let two = append(
         engine,
         &line("two", Role::User, "Yann", 90, "The port of Kerzavel is closed on Monday."),
     );
-    say(engine, &line("two", Role::Assistant, "Juno", 91, "Noted: the port is closed."));
+    append(engine, &line("two", Role::Assistant, "Juno", 91, "Noted: the port is closed."));
     (one, two)
 }
 
@@ -98,19 +100,19 @@ fn harbour(engine: &Engine) -> (ConversationId, ConversationId) {
 fn messages_of_another_process_are_found_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let here = open(
+    let searcher = open(
         folder.path(),
         Policy::default(),
         Arc::new(PrefixSummarizer::default()),
         clock.clone(),
     );
-    let there =
+    let writer =
         open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
-    assert!(here.search(&query("staging port")).unwrap().hits.is_empty());
+    assert!(searcher.search(&query("staging port")).unwrap().hits.is_empty());
     for number in 0..20 {
         let text = format!("The staging port number {number} is 74{number:02}.");
-        say(&there, &line("one", Role::User, "Ana", number, &text));
-        let found = texts(&here.search(&query(&format!("74{number:02}"))).unwrap().hits);
+        append(&writer, &line("one", Role::User, "Ana", number, &text));
+        let found = texts(&searcher.search(&query(&format!("74{number:02}"))).unwrap().hits);
         assert_eq!(found[0], text);
     }
 }
@@ -174,17 +176,17 @@ fn a_first_search_finds_turns_stored_during_the_index_build() {
         clock,
         vec![Arc::clone(&embedder) as Arc<dyn Embedder>],
     );
-    say(&engine, &line("one", Role::User, "Ana", 0, EARLY));
-    let asked = query("staging port");
+    append(&engine, &line("one", Role::User, "Ana", 0, EARLY));
+    let query_text = query("staging port");
     std::thread::scope(|scope| {
         let quicker = scope.spawn(|| {
-            let found = texts(&engine.search(&asked).unwrap().hits);
+            let found = texts(&engine.search(&query_text).unwrap().hits);
             embedder.has_ended.wait();
             found
         });
         embedder.has_looked.wait();
-        say(&engine, &line("one", Role::User, "Ana", 1, LATE));
-        let mut found = texts(&engine.search(&asked).unwrap().hits);
+        append(&engine, &line("one", Role::User, "Ana", 1, LATE));
+        let mut found = texts(&engine.search(&query_text).unwrap().hits);
         found.sort();
         assert_eq!(found, [EARLY, LATE]);
         assert_eq!(quicker.join().unwrap(), [EARLY]);
@@ -194,27 +196,27 @@ fn a_first_search_finds_turns_stored_during_the_index_build() {
 #[test]
 fn filters_are_exact() {
     let (engine, _folder) = engine_with_defaults();
-    let (one, two) = harbour(&engine);
+    let (one, two) = append_sample(&engine);
     let all = engine.search(&query("port")).unwrap().hits;
     assert_eq!(all.len(), 5, "everything is there to be let through");
     let check = |change: &dyn Fn(&mut Query), expected: &[&str]| {
-        let mut asked = query("port");
-        change(&mut asked);
-        let mut found = texts(&engine.search(&asked).unwrap().hits);
+        let mut query = query("port");
+        change(&mut query);
+        let mut found = texts(&engine.search(&query).unwrap().hits);
         found.sort();
         assert_eq!(found, expected);
     };
     let staging = "The staging port is 7410.";
-    let asked = "Which port does the staging server use?";
+    let question = "Which port does the staging server use?";
     let idea = "What if the port were 9000?";
     let (closed, noted) =
         ("The port of Kerzavel is closed on Monday.", "Noted: the port is closed.");
-    check(&|q| q.conversations = vec![one], &[staging, idea, asked]);
+    check(&|q| q.conversations = vec![one], &[staging, idea, question]);
     check(&|q| q.conversations = vec![two], &[noted, closed]);
     check(&|q| q.conversations = vec![ConversationId::from_bytes([9; 16])], &[]);
     check(&|q| q.cwd = Some("/home/ana/two".into()), &[noted, closed]);
     check(&|q| q.cwd = Some("/home/an".into()), &[]);
-    let everything = [noted, closed, staging, idea, asked];
+    let everything = [noted, closed, staging, idea, question];
     check(&|q| q.cwd = Some("/home/ana".into()), &everything);
     check(&|q| q.project = Some("/home/ana/two".into()), &[noted, closed]);
     check(&|q| q.thread = Some(ThreadName::new("idea").unwrap()), &[idea]);
@@ -223,17 +225,17 @@ fn filters_are_exact() {
     check(&|q| q.author = Some("nobody".into()), &[]);
     check(&|q| q.role = Some(Role::Assistant), &[noted, staging]);
     check(&|q| q.since = Some(at(90)), &[noted, closed]);
-    check(&|q| q.until = Some(at(1)), &[asked]);
+    check(&|q| q.until = Some(at(1)), &[question]);
     check(&|q| q.levels = vec![1], &[]);
     check(&|q| (q.conversations, q.cwd) = (vec![one], Some("/home/ana/two".into())), &[]);
     engine.set_state(two, ConversationState::Archived).unwrap();
     check(
         &|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]),
-        &[staging, idea, asked],
+        &[staging, idea, question],
     );
     let other = engine.for_tenant(TenantId::new("other").unwrap());
     assert!(other.search(&query("port")).unwrap().hits.is_empty(), "another tenant sees nothing");
-    harbour(&other);
+    append_sample(&other);
     assert_eq!(other.search(&query("port")).unwrap().hits.len(), 5, "but what is its own");
     assert_eq!(engine.search(&Query { levels: vec![0], ..query("port") }).unwrap().hits.len(), 5);
 }
@@ -246,9 +248,9 @@ fn forked(engine: &Engine) -> ConversationId {
         let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
         let main = format!("Main {number}: the port of the harbour is deep and wide and open.");
         let idea = format!("Idea {number}: the port of the lake would be shallow and closed.");
-        id = Some(say(engine, &line("one", role, "Ana", 10 * number, &main)));
+        id = Some(append(engine, &line("one", role, "Ana", 10 * number, &main)));
         let idea = Line { thread: "idea", ..line("one", role, "Ana", 10 * number + 1, &idea) };
-        say(engine, &idea);
+        append(engine, &idea);
     }
     let id = id.unwrap();
     run_due_jobs(engine, id);
@@ -283,19 +285,22 @@ fn a_thread_has_its_nodes() {
         nodes.iter().filter(of).map(|node| node.id.clone()).collect::<Vec<_>>()
     };
     for (thread, other) in [("main", "idea"), ("idea", "main")] {
-        let (own, others) = (windows(thread), windows(other));
-        let asked = Query {
+        let (own_windows, others) = (windows(thread), windows(other));
+        let query_text = Query {
             thread: Some(ThreadName::new(thread).unwrap()),
             levels: vec![1, 2],
             limit: 200,
             ..query("port")
         };
-        let found = texts(&engine.search(&asked).unwrap().hits);
-        assert!(own.len() > 2 && own.iter().all(|id| found.contains(&id.to_string())), "{thread}");
+        let found = texts(&engine.search(&query_text).unwrap().hits);
+        assert!(
+            own_windows.len() > 2 && own_windows.iter().all(|id| found.contains(&id.to_string())),
+            "{thread}"
+        );
         assert!(others.iter().all(|id| !found.contains(&id.to_string())), "{thread}");
         for node in nodes.iter().filter(|node| node.level().number() == 2) {
             let Coverage::Nodes(children) = &node.spec.covers else { unreachable!() };
-            let covers = children.iter().any(|child| own.contains(child));
+            let covers = children.iter().any(|child| own_windows.contains(child));
             assert_eq!(found.contains(&node.id.to_string()), covers, "{thread}: {}", node.id);
         }
     }
@@ -305,15 +310,15 @@ fn a_thread_has_its_nodes() {
 fn a_node_is_found_by_any_time_that_it_covers() {
     let (engine, _folder, nodes) = forked_engine();
     let node = nodes.iter().max_by_key(|node| node.source.messages).unwrap();
-    let middle = (node.range_start.as_micros() + node.range_end.as_micros()) / 2;
-    let middle = Timestamp::from_micros(middle);
+    let mid_time = (node.range_start.as_micros() + node.range_end.as_micros()) / 2;
+    let mid_time = Timestamp::from_micros(mid_time);
     let found = |since: Option<Timestamp>, until: Option<Timestamp>| {
-        let asked = Query { since, until, limit: 200, levels: vec![1, 2, 3], ..query("port") };
-        texts(&engine.search(&asked).unwrap().hits).contains(&node.id.to_string())
+        let query_text = Query { since, until, limit: 200, levels: vec![1, 2, 3], ..query("port") };
+        texts(&engine.search(&query_text).unwrap().hits).contains(&node.id.to_string())
     };
     let later = node.range_end.plus_micros(1);
-    assert!(found(Some(middle), None) && found(None, Some(middle)), "half of it is enough");
-    assert!(found(Some(middle), Some(middle.plus_micros(1))), "it covers this moment");
+    assert!(found(Some(mid_time), None) && found(None, Some(mid_time)), "half of it is enough");
+    assert!(found(Some(mid_time), Some(mid_time.plus_micros(1))), "it covers this moment");
     assert!(found(Some(node.range_end), None) && !found(Some(later), None));
     assert!(!found(None, Some(node.range_start)), "nothing of it is before its first message");
     assert!(found(None, Some(node.range_start.plus_micros(1))));
@@ -322,7 +327,7 @@ fn a_node_is_found_by_any_time_that_it_covers() {
 #[test]
 fn searches_are_counted_without_a_write() {
     let (engine, _folder) = engine_with_defaults();
-    harbour(&engine);
+    append_sample(&engine);
     let cursor = engine.event_cursor().unwrap();
     assert!(!engine.search(&query("port")).unwrap().hits.is_empty());
     let nobody = Query { author: Some("Nobody".into()), ..query("port") };
@@ -338,17 +343,17 @@ fn searches_are_counted_without_a_write() {
 #[test]
 fn limit_and_min_score_are_respected() {
     let (engine, _folder) = engine_with_defaults();
-    harbour(&engine);
+    append_sample(&engine);
     let all = engine.search(&query("staging port")).unwrap().hits;
     assert!(all.is_sorted_by(|a, b| a.score >= b.score));
     for limit in 0..=all.len() {
         let some = engine.search(&Query { limit, ..query("staging port") }).unwrap().hits;
         assert_eq!(texts(&some), texts(&all)[..limit]);
     }
-    let least = all[1].score;
-    let good =
-        engine.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap().hits;
-    assert_eq!(texts(&good), texts(&all)[..2]);
+    let min_score = all[1].score;
+    let above_score =
+        engine.search(&Query { min_score: Some(min_score), ..query("staging port") }).unwrap().hits;
+    assert_eq!(texts(&above_score), texts(&all)[..2]);
     for hit in &all {
         let sum: f32 = hit.parts().iter().map(|(_, part)| part).sum();
         assert!((sum - hit.score).abs() < 1e-4, "the parts explain the score");
@@ -359,24 +364,25 @@ fn limit_and_min_score_are_respected() {
 #[test]
 fn a_smaller_limit_returns_a_prefix_of_the_hits() {
     let (engine, _folder) = engine_with_policy(Policy::default());
-    let things = ["berth", "sill", "gauge", "ledger", "crane", "buoy", "dredger"];
+    let objects = ["berth", "sill", "gauge", "ledger", "crane", "buoy", "dredger"];
     for number in 0..600_usize {
         let text = format!(
             "The {} stands by the {} since week {}, and the {} by boat {}.",
-            things[number % 7],
-            things[number / 7 % 7],
+            objects[number % 7],
+            objects[number / 7 % 7],
             number % 31,
-            things[number / 49 % 7],
+            objects[number / 49 % 7],
             number % 11,
         );
-        say(&engine, &line("one", Role::User, "Ana", number as i64 * 3, &text));
+        append(&engine, &line("one", Role::User, "Ana", number as i64 * 3, &text));
     }
-    for asked in ["which berth is by the crane", "boat 7 in week 12", "the ledger"] {
-        let hits = |limit| texts(&engine.search(&Query { limit, ..query(asked) }).unwrap().hits);
+    for query_text in ["which berth is by the crane", "boat 7 in week 12", "the ledger"] {
+        let hits =
+            |limit| texts(&engine.search(&Query { limit, ..query(query_text) }).unwrap().hits);
         let all = hits(100);
         assert_eq!(all.len(), 100);
         for limit in [1, 5, 40] {
-            assert_eq!(hits(limit), all[..limit], "{asked}");
+            assert_eq!(hits(limit), all[..limit], "{query_text}");
         }
     }
 }
@@ -392,9 +398,11 @@ fn a_rebuilt_index_returns_the_same_hits() {
     for number in 0..60 {
         let text =
             format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);
-        say(&first, &line("one", Role::User, "Ana", number * 7, &text));
-        let id =
-            say(&first, &line("one", Role::Assistant, "Juno", number * 7 + 1, "Noted, as always."));
+        append(&first, &line("one", Role::User, "Ana", number * 7, &text));
+        let id = append(
+            &first,
+            &line("one", Role::Assistant, "Juno", number * 7 + 1, "Noted, as always."),
+        );
         if number % 9 == 0 {
             run_due_jobs(&first, id);
         }
@@ -402,12 +410,18 @@ fn a_rebuilt_index_returns_the_same_hits() {
     }
     let again =
         open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
-    for asked in ["how long is berth 12", "which boat", "Ana", "", "9 m", "noted"] {
-        let (old, new) =
-            (first.search(&query(asked)).unwrap().hits, again.search(&query(asked)).unwrap().hits);
+    for query_text in ["how long is berth 12", "which boat", "Ana", "", "9 m", "noted"] {
+        let (old, new) = (
+            first.search(&query(query_text)).unwrap().hits,
+            again.search(&query(query_text)).unwrap().hits,
+        );
         let scores = |hits: &[Hit]| hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
-        assert_eq!((texts(&old), scores(&old)), (texts(&new), scores(&new)), "{asked:?}");
-        assert_eq!(texts(&new), texts(&again.search(&query(asked)).unwrap().hits), "{asked:?}");
+        assert_eq!((texts(&old), scores(&old)), (texts(&new), scores(&new)), "{query_text:?}");
+        assert_eq!(
+            texts(&new),
+            texts(&again.search(&query(query_text)).unwrap().hits),
+            "{query_text:?}"
+        );
     }
 }
 
@@ -421,8 +435,8 @@ fn nodes_are_found_until_they_are_deleted() {
             "Turn {number}: the tide gauge of pontoon {number} is read. {}",
             "Fine. ".repeat(20)
         );
-        say(&engine, &line("one", Role::User, "Ana", number * 2, &text));
-        id = Some(say(&engine, &line("one", Role::Assistant, "Juno", number * 2 + 1, &text)));
+        append(&engine, &line("one", Role::User, "Ana", number * 2, &text));
+        id = Some(append(&engine, &line("one", Role::Assistant, "Juno", number * 2 + 1, &text)));
     }
     let id = id.unwrap();
     run_due_jobs(&engine, id);
@@ -430,8 +444,8 @@ fn nodes_are_found_until_they_are_deleted() {
     let found = engine.search(&nodes).unwrap().hits;
     assert_eq!(found.len(), 4);
     assert!(found.iter().all(|hit| hit.level() == 1));
-    let both = engine.search(&query("tide gauge")).unwrap().hits;
-    assert!(both.iter().any(|hit| hit.level() == 0) && both.iter().any(|hit| hit.level() == 1));
+    let hits = engine.search(&query("tide gauge")).unwrap().hits;
+    assert!(hits.iter().any(|hit| hit.level() == 0) && hits.iter().any(|hit| hit.level() == 1));
 
     engine.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
     assert!(engine.search(&nodes).unwrap().hits.is_empty(), "the tree was deleted");
@@ -448,10 +462,10 @@ fn authors_times_and_roles_affect_the_ranking() {
         (60 * 24 * 40, "Ana", "We met at the harbour."),
         (60 * 24 * 80, "Ana", "We met at the harbour."),
     ] {
-        say(&engine, &line("one", Role::User, author, minute, text));
+        append(&engine, &line("one", Role::User, author, minute, text));
     }
-    let best = |asked: &str| {
-        let hit = engine.search(&query(asked)).unwrap().hits.remove(0);
+    let best = |query_text: &str| {
+        let hit = engine.search(&query(query_text)).unwrap().hits.remove(0);
         let HitItem::Message(message) = hit.item else { unreachable!("there are no nodes") };
         (message.body.author.unwrap(), message.idx.0)
     };
@@ -465,18 +479,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_text_can_be_stored_and_searched(texts in proptest::collection::vec(text(), 1..6), asked in text()) {
+    fn any_text_can_be_stored_and_searched(texts in proptest::collection::vec(text(), 1..6), query_text in text()) {
         let (engine, _folder) = engine_with_defaults();
         for (minute, text) in texts.iter().enumerate() {
-            say(&engine, &line("one", Role::User, "Ana", minute as i64, text));
+            append(&engine, &line("one", Role::User, "Ana", minute as i64, text));
         }
-        let hits = engine.search(&query(&asked)).unwrap().hits;
+        let hits = engine.search(&query(&query_text)).unwrap().hits;
         prop_assert!(hits.len() <= texts.len());
         for hit in hits {
             prop_assert!(hit.score.is_finite());
             prop_assert!(hit.snippet.text.chars().count() <= 242);
-            let marks = 2 * hit.snippet.matches.len();
-            prop_assert_eq!(hit.snippet.marked("[", "]").len(), hit.snippet.text.len() + marks);
+            let mark_chars = 2 * hit.snippet.matches.len();
+            prop_assert_eq!(hit.snippet.marked("[", "]").len(), hit.snippet.text.len() + mark_chars);
         }
     }
 }

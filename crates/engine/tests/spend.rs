@@ -33,7 +33,7 @@ use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 /// The usage of a call.
 const CALL: Usage = Usage { calls: 1, tokens_in: 250, tokens_out: 50 };
 /// The maximum usage of a call.
-const MOST: Usage = Usage { calls: 1, tokens_in: 300, tokens_out: 100 };
+const MAX_USAGE: Usage = Usage { calls: 1, tokens_in: 300, tokens_out: 100 };
 
 /// Writes like `PrefixSummarizer`, at a price.
 struct Paid;
@@ -47,27 +47,27 @@ impl Summarizer for Paid {
         true
     }
 
-    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
-        PrefixSummarizer::default().summarize(brief)
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+        PrefixSummarizer::default().summarize(request)
     }
 
     fn summarize_metered(
         &self,
-        brief: &SummaryRequest,
+        request: &SummaryRequest,
         meter: &dyn Meter,
     ) -> Result<NodeContent, ProviderError> {
-        let booking = meter.reserve_usage(self.name(), MOST)?;
+        let reservation = meter.reserve_usage(self.name(), MAX_USAGE)?;
         // Long enough for other calls to start in the meantime.
         std::thread::sleep(Duration::from_millis(3));
-        meter.settle(booking, CALL, &redact("AKIAIOSFODNN7EXAMPLE").1);
-        self.summarize(brief)
+        meter.settle(reservation, CALL, &redact("AKIAIOSFODNN7EXAMPLE").1);
+        self.summarize(request)
     }
 }
 
 /// Embeds like `BagOfWordsEmbedder`, at a price.
-struct PaidBags(BagOfWordsEmbedder);
+struct PaidEmbedder(BagOfWordsEmbedder);
 
-impl Embedder for PaidBags {
+impl Embedder for PaidEmbedder {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -89,8 +89,8 @@ impl Embedder for PaidBags {
         texts: &[&str],
         meter: &dyn Meter,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let booking = meter.reserve_usage(self.name(), Usage::for_call(40, 0))?;
-        meter.settle(booking, Usage::for_call(20, 0), &redact("AKIAIOSFODNN7EXAMPLE").1);
+        let reservation = meter.reserve_usage(self.name(), Usage::for_call(40, 0))?;
+        meter.settle(reservation, Usage::for_call(20, 0), &redact("AKIAIOSFODNN7EXAMPLE").1);
         self.embed(texts)
     }
 }
@@ -128,7 +128,7 @@ fn parts(
     }
 }
 
-fn say(engine: &Engine, name: &str, turns: u32) -> ConversationId {
+fn append_turns(engine: &Engine, name: &str, turns: u32) -> ConversationId {
     let text = |turn: u32| {
         format!(
             "In {name}, turn {turn}: the harbour office wrote to the town about the gauge, the tide, a ledger and the \
@@ -139,18 +139,18 @@ fn say(engine: &Engine, name: &str, turns: u32) -> ConversationId {
     let entries = (0..turns).map(|turn| {
         Entry::message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start()))
     });
-    let named =
+    let new_conversation =
         NewConversation { external_id: Some(external_id(name)), ..NewConversation::default() };
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(named),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries: entries.collect(),
         replay_detection: ReplayDetection::None,
     };
     engine.append(incoming).unwrap().conversation.id
 }
 
-fn tokens(most: u64) -> Cap {
-    Cap { tokens: Some(most), money: None }
+fn tokens(max_tokens: u64) -> Cap {
+    Cap { tokens: Some(max_tokens), money: None }
 }
 
 fn bundled() -> Arc<dyn Embedder> {
@@ -164,7 +164,7 @@ fn concurrent_calls_exceed_a_cap_by_less_than_one_call() {
     let caps = Caps { day: tokens(3000), ..Caps::default() };
     let engine = open(folder.path(), &clock, caps, bundled());
     let mut ids: Vec<ConversationId> =
-        (0..6).map(|at| say(&engine, &format!("talk {at}"), 6)).collect();
+        (0..6).map(|at| append_turns(&engine, &format!("talk {at}"), 6)).collect();
     // Each engine has its own store handle, as a separate process would.
     let others: Vec<Engine> =
         (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
@@ -179,14 +179,14 @@ fn concurrent_calls_exceed_a_cap_by_less_than_one_call() {
     // concurrent calls use the fallback. The rest of the budget suffices for a single call.
     let spent = engine.spend(None).unwrap().account.day.tokens();
     assert!((1800..3300).contains(&spent), "{spent} tokens");
-    ids.push(say(&engine, "the last talk", 6));
+    ids.push(append_turns(&engine, "the last talk", 6));
     let alone = Engine::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
     run_due_jobs(&alone, ids[6]);
     let status = engine.spend(None).unwrap();
     let spent = status.account.day.tokens();
     assert!((3000..3300).contains(&spent), "{spent} tokens");
     assert_eq!(spent, 300 * status.account.day.calls, "what was booked is settled");
-    assert!(status.reached.unwrap().to_string().contains("3000 tokens a day"));
+    assert!(status.cap_reached.unwrap().to_string().contains("3000 tokens a day"));
     let price = Price { input: 1.0, output: 2.0 }.of(CALL);
     assert_eq!(status.account.tenant.money, Money(price.0 * status.account.tenant.calls));
 
@@ -196,8 +196,10 @@ fn concurrent_calls_exceed_a_cap_by_less_than_one_call() {
     };
     let by = |engine: &Engine, name: &str| all(engine).iter().filter(|(.., by)| by == name).count();
     assert_eq!(by(&engine, "paid/one") as i64, status.account.day.calls);
-    let standing_in = by(&engine, "extractive for paid/one");
-    assert!(standing_in > 0 && standing_in == engine.fallback_node_count(None).unwrap() as usize);
+    let fallback_nodes = by(&engine, "extractive for paid/one");
+    assert!(
+        fallback_nodes > 0 && fallback_nodes == engine.fallback_node_count(None).unwrap() as usize
+    );
     assert!(engine.jobs(&JobFilter::all(9)).unwrap().is_empty(), "nothing is held up");
     assert_sound(&engine);
     let queued = engine.update(ids[0], &Update::default()).unwrap().queued;
@@ -205,19 +207,19 @@ fn concurrent_calls_exceed_a_cap_by_less_than_one_call() {
 
     // The next day has its own cap; without a cap, all fallback nodes are rewritten.
     clock.set(start().plus_micros(86_400_000_000));
-    assert_eq!(engine.spend(None).unwrap().reached, None);
-    let free = open(folder.path(), &clock, Caps::default(), bundled());
+    assert_eq!(engine.spend(None).unwrap().cap_reached, None);
+    let uncapped = open(folder.path(), &clock, Caps::default(), bundled());
     let before = all(&engine).len();
     for id in &ids {
-        free.update(*id, &Update::default()).unwrap();
-        run_due_jobs(&free, *id);
+        uncapped.update(*id, &Update::default()).unwrap();
+        run_due_jobs(&uncapped, *id);
     }
     assert_eq!(
-        (free.fallback_node_count(None).unwrap(), all(&free).len()),
+        (uncapped.fallback_node_count(None).unwrap(), all(&uncapped).len()),
         (0, before),
         "nothing exists twice"
     );
-    assert_sound(&free);
+    assert_sound(&uncapped);
 }
 
 #[test]
@@ -227,13 +229,13 @@ fn a_conversation_at_its_cap_does_not_affect_others() {
     let dollars = Cap { tokens: None, money: Some(Money::from_dollars(0.0005)) };
     let caps = Caps { conversation: dollars, ..Caps::default() };
     let engine = Engine::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
-    let ids = [say(&engine, "one", 6), say(&engine, "two", 6)];
+    let ids = [append_turns(&engine, "one", 6), append_turns(&engine, "two", 6)];
     for id in ids {
         run_due_jobs(&engine, id);
         let status = engine.spend(Some(id)).unwrap();
         // A call costs $0.00035: one stays below the cap, two do not.
         assert_eq!(status.account.conversation.calls, 2);
-        assert!(status.reached.unwrap().to_string().contains("for this conversation"));
+        assert!(status.cap_reached.unwrap().to_string().contains("for this conversation"));
         let log = engine
             .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
             .unwrap();
@@ -244,35 +246,35 @@ fn a_conversation_at_its_cap_does_not_affect_others() {
         );
         assert!(lines("the cap of $0.000500 for this conversation is reached") > 0);
     }
-    assert_eq!(engine.spend(None).unwrap().reached, None);
+    assert_eq!(engine.spend(None).unwrap().cap_reached, None);
     let by_model = engine.spend_by_model(&SpendFilter::default()).unwrap();
     assert_eq!((by_model.len(), by_model[0].0.as_str(), by_model[0].1.calls), (1, "paid/one", 4));
 }
 
 /// The events of model calls outside of jobs and conversations.
-fn asked(engine: &Engine) -> Vec<String> {
+fn query_log(engine: &Engine) -> Vec<String> {
     let log = engine
         .job_events(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 })
         .unwrap();
-    let asked = log
+    let lines = log
         .into_iter()
         .filter(|line| line.kind == JobEventKind::Ask && line.conversation.is_none());
-    asked.map(|line| line.text).collect()
+    lines.map(|line| line.text).collect()
 }
 
 #[test]
 fn reindexing_logs_redactions() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    say(&open(folder.path(), &clock, Caps::default(), bundled()), "talk", 2);
-    let bags = Arc::new(PaidBags(BagOfWordsEmbedder::named("bags/one")));
-    let mut parts = parts(folder.path(), &clock, Caps::default(), bags, 1);
+    append_turns(&open(folder.path(), &clock, Caps::default(), bundled()), "talk", 2);
+    let embedder = Arc::new(PaidEmbedder(BagOfWordsEmbedder::named("bags/one")));
+    let mut parts = parts(folder.path(), &clock, Caps::default(), embedder, 1);
     parts.other_embedders = vec![bundled()];
     let engine = Engine::new(parts, TenantId::default());
     engine.reindex(&mut |_| ()).unwrap();
-    let asked = asked(&engine);
-    assert!(!asked.is_empty());
-    for line in asked {
+    let query_log = query_log(&engine);
+    assert!(!query_log.is_empty());
+    for line in query_log {
         assert!(
             line.starts_with("called bags/one for the vectors of a reindex; 1 call, 20 tokens in"),
             "{line}"
@@ -285,9 +287,9 @@ fn reindexing_logs_redactions() {
 fn embedding_calls_are_metered_and_search_uses_words_past_a_cap() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let bags = || Arc::new(PaidBags(BagOfWordsEmbedder::named("bags/one")));
-    let engine = open(folder.path(), &clock, Caps::default(), bags());
-    let id = say(&engine, "talk", 1);
+    let embedder = || Arc::new(PaidEmbedder(BagOfWordsEmbedder::named("bags/one")));
+    let engine = open(folder.path(), &clock, Caps::default(), embedder());
+    let id = append_turns(&engine, "talk", 1);
     run_due_jobs(&engine, id);
     let query = Query { text: "harbour".into(), limit: 3, ..Query::default() };
     assert_eq!(engine.search(&query).unwrap().lexical_only_reason, None);
@@ -315,27 +317,28 @@ fn embedding_calls_are_metered_and_search_uses_words_past_a_cap() {
         line.text
     );
     assert_eq!(
-        asked(&engine),
+        query_log(&engine),
         ["called bags/one for the vector of a question; 1 call, 20 tokens in, 0 out, \
         price unknown; redacted before sending: 1 × API key"]
     );
-    assert_eq!(asked(&engine.for_tenant("other".parse().unwrap())), Vec::<String>::new());
+    assert_eq!(query_log(&engine.for_tenant("other".parse().unwrap())), Vec::<String>::new());
 
-    let capped = open(folder.path(), &clock, Caps { tenant: tokens(1), ..Caps::default() }, bags());
-    say(&capped, "other", 1);
+    let capped =
+        open(folder.path(), &clock, Caps { tenant: tokens(1), ..Caps::default() }, embedder());
+    append_turns(&capped, "other", 1);
     let calls = of(&SpendFilter::default()).calls;
     let failed = Mutex::new(Vec::new());
     Worker::new(capped.clone())
         .unwrap()
-        .run(&JobScope::default(), &|_, ran| {
-            if let treering_engine::JobOutcome::Failed(error) = ran {
+        .run(&JobScope::default(), &|_, outcome| {
+            if let treering_engine::JobOutcome::Failed(error) = outcome {
                 failed.lock().unwrap().push(error.reason.clone());
             }
         })
         .unwrap();
     let failed = failed.into_inner().unwrap();
     assert!(
-        !failed.is_empty() && failed.iter().all(|why| why.contains("cap of 1 tokens")),
+        !failed.is_empty() && failed.iter().all(|reason| reason.contains("cap of 1 tokens")),
         "{failed:?}"
     );
     assert!(capped.jobs(&JobFilter::all(9)).unwrap().iter().all(|job| job.state == JobState::Dead));
@@ -365,19 +368,19 @@ fn callers_share_the_quota_of_a_minute_without_starvation() {
         parts.spend.quotas = [("paid".to_owned(), quota)].into();
         Engine::new(parts, tenant.parse().unwrap())
     };
-    let memories = ["default", "default", "other"].map(open);
-    let asked: [Mutex<Vec<i64>>; 3] = Default::default();
+    let engines = ["default", "default", "other"].map(open);
+    let slots: [Mutex<Vec<i64>>; 3] = Default::default();
     let mut second = 0;
-    while asked.iter().any(|asked| asked.lock().unwrap().len() < EACH) {
-        assert!(second < 600, "somebody starves: {asked:?}");
+    while slots.iter().any(|slots| slots.lock().unwrap().len() < EACH) {
+        assert!(second < 600, "somebody starves: {slots:?}");
         clock.set(start().plus_micros(second * 1_000_000));
         std::thread::scope(|threads| {
-            for (engine, asked) in memories.iter().zip(&asked) {
+            for (engine, slots) in engines.iter().zip(&slots) {
                 threads.spawn(move || {
-                    let mut asked = asked.lock().unwrap();
-                    while asked.len() < EACH {
-                        match engine.spend_meter(None).reserve_usage("paid/one", MOST) {
-                            Ok(booking) => asked.push(booking.0.at.as_micros() / 1_000_000),
+                    let mut slots = slots.lock().unwrap();
+                    while slots.len() < EACH {
+                        match engine.spend_meter(None).reserve_usage("paid/one", MAX_USAGE) {
+                            Ok(reservation) => slots.push(reservation.0.at.as_micros() / 1_000_000),
                             Err(error) => {
                                 let wait_ms = (60 - second % 60) as u64 * 1000;
                                 assert_eq!(
@@ -394,7 +397,7 @@ fn callers_share_the_quota_of_a_minute_without_starvation() {
         });
         second += STEP;
     }
-    let all: Vec<i64> = asked.iter().flat_map(|asked| asked.lock().unwrap().clone()).collect();
+    let all: Vec<i64> = slots.iter().flat_map(|slots| slots.lock().unwrap().clone()).collect();
     for from in &all {
         let minute = all.iter().filter(|at| (*from..from + 60).contains(at)).count();
         assert!(minute <= 5, "{minute} calls in the minute from {from}: {all:?}");
@@ -411,23 +414,23 @@ fn a_failed_call_uses_its_slot_and_returns_its_tokens() {
     parts.spend.quotas = [("paid".to_owned(), quota)].into();
     let engine = Engine::new(parts, TenantId::default());
     let meter = engine.spend_meter(None);
-    let book = || meter.reserve_usage("paid/one", MOST);
-    meter.settle(book().unwrap(), CALL, &Redactions::default());
-    meter.settle(book().unwrap(), Usage::default(), &Redactions::default());
+    let reserve = || meter.reserve_usage("paid/one", MAX_USAGE);
+    meter.settle(reserve().unwrap(), CALL, &Redactions::default());
+    meter.settle(reserve().unwrap(), Usage::default(), &Redactions::default());
     assert_eq!(
         engine.spend(None).unwrap().account.tenant.tokens(),
         300,
         "what failed costs nothing"
     );
-    let (least, most) = (Usage::for_call(300, 0), Usage::for_call(800, 0));
-    let reason = meter.reserve_usage("paid/one", most).unwrap_err().reason;
+    let (small, large) = (Usage::for_call(300, 0), Usage::for_call(800, 0));
+    let reason = meter.reserve_usage("paid/one", large).unwrap_err().reason;
     assert_eq!(
         reason, "paid: the quota for this minute is used up; the next call can start in 60 s",
         "tokens of the first"
     );
-    meter.settle(meter.reserve_usage("paid/one", least).unwrap(), least, &Redactions::default());
-    assert!(meter.reserve_usage("paid/one", least).is_err(), "three have been asked");
-    assert!(meter.reserve_usage("free/one", most).is_ok(), "others have no quota");
+    meter.settle(meter.reserve_usage("paid/one", small).unwrap(), small, &Redactions::default());
+    assert!(meter.reserve_usage("paid/one", small).is_err(), "three have been asked");
+    assert!(meter.reserve_usage("free/one", large).is_ok(), "others have no quota");
 }
 
 /// A store that refuses writes with the given error.
@@ -483,20 +486,22 @@ impl Store for Unwritable {
 fn a_read_only_store_does_not_block_calls() {
     let clock = Arc::new(FakeClock::at(start()));
     let quota = Quota { requests_per_minute: Some(1), tokens_per_minute: None };
-    let book = |error: StoreError| {
+    let reserve = |error: StoreError| {
         let folder = tempfile::tempdir().unwrap();
         let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
         let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
         parts.store = Arc::new(Unwritable(store, error));
         parts.spend.quotas = [("paid".to_owned(), quota)].into();
-        Engine::new(parts, TenantId::default()).spend_meter(None).reserve_usage("paid/one", MOST)
+        Engine::new(parts, TenantId::default())
+            .spend_meter(None)
+            .reserve_usage("paid/one", MAX_USAGE)
     };
     let path = || "store".into();
     assert!(
-        book(StoreError::ReadOnly { path: path(), detail: "by choice".into() }).is_ok(),
+        reserve(StoreError::ReadOnly { path: path(), detail: "by choice".into() }).is_ok(),
         "nothing was asked"
     );
-    let error = book(StoreError::Full { path: path() }).unwrap_err();
+    let error = reserve(StoreError::Full { path: path() }).unwrap_err();
     assert!(
         error.advice == RetryAdvice::Retry && error.reason.contains("no space left"),
         "{error:?}"

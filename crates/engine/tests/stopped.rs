@@ -105,7 +105,7 @@ fn open(folder: &Path) -> (Engine, Arc<AtomicUsize>, Receiver<()>) {
     (Engine::new(parts, TenantId::default()), leases, waits)
 }
 
-fn say(engine: &Engine, text: &str) -> Result<ConversationId, Error> {
+fn append(engine: &Engine, text: &str) -> Result<ConversationId, Error> {
     let key = ExternalId::new("gates").unwrap();
     let target = AppendTarget::FindOrCreate(NewConversation {
         external_id: Some(key),
@@ -129,7 +129,7 @@ fn a_failed_sync_stops_only_writes_and_the_worker() {
     let mut number = 0;
     // Append until there is a job that a context would wait for.
     let id = loop {
-        let id = say(&engine, &text(number)).unwrap();
+        let id = append(&engine, &text(number)).unwrap();
         number += 1;
         if !engine.gate(id).unwrap().is_clear() {
             break id;
@@ -143,7 +143,7 @@ fn a_failed_sync_stops_only_writes_and_the_worker() {
         kind: FaultKind::Io,
     });
     for _ in 0..2 {
-        let refused = say(&engine, &text(number)).unwrap_err();
+        let refused = append(&engine, &text(number)).unwrap_err();
         assert!(matches!(refused, Error::Store(StoreError::Stopped { .. })), "{refused}");
         assert!(refused.hint().unwrap().contains("restart"), "{refused}");
     }
@@ -158,8 +158,8 @@ fn a_failed_sync_stops_only_writes_and_the_worker() {
         engine.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
     assert_eq!(found.hits.len(), 1);
     // The context returns at once despite the long timeout: no worker can make progress.
-    let patience = Some(Duration::from_secs(100_000));
-    let request = ContextRequest { gate_timeout: patience, ..ContextRequest::new(id) };
+    let gate_timeout = Some(Duration::from_secs(100_000));
+    let request = ContextRequest { gate_timeout, ..ContextRequest::new(id) };
     let context = engine.context(&request).unwrap();
     assert!(context.receipt.gate.degraded, "{:?}", context.receipt.gate);
     drop(worker);
@@ -167,7 +167,7 @@ fn a_failed_sync_stops_only_writes_and_the_worker() {
     drop(engine);
     let (reopened, ..) = open(folder.path());
     assert!(reopened.failure().is_none());
-    say(&reopened, &text(number)).unwrap();
+    append(&reopened, &text(number)).unwrap();
     let report = reopened.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
 }

@@ -49,7 +49,7 @@ fn tenant(number: usize) -> TenantId {
 
 /// Appends turns to a conversation that has the same key and id for every tenant.
 fn append(engine: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
-    let about = NewConversation {
+    let new_conversation = NewConversation {
         id: Some(ConversationId::from_bytes([7; 16])),
         external_id: Some(external_id("talk")),
         ..NewConversation::default()
@@ -64,7 +64,7 @@ fn append(engine: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
         .map(|(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, at)))
     });
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(about),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries: entries.collect(),
         replay_detection: ReplayDetection::None,
     };
@@ -97,11 +97,11 @@ fn one_worker_serves_all_tenants_in_turn() {
             seen.push(all);
         }
     };
-    let worked = worker.run(&JobScope::default(), &after).unwrap();
-    assert_eq!(worked.done as usize, 3 * TURNS);
+    let report = worker.run(&JobScope::default(), &after).unwrap();
+    assert_eq!(report.done as usize, 3 * TURNS);
     for all in seen.into_inner().unwrap() {
-        let (least, most) = (*all.iter().min().unwrap(), *all.iter().max().unwrap());
-        assert!(most - least <= 32, "one tenant is a batch ahead of another at most: {all:?}");
+        let (min, max) = (*all.iter().min().unwrap(), *all.iter().max().unwrap());
+        assert!(max - min <= 32, "one tenant is a batch ahead of another at most: {all:?}");
     }
     assert_sound(&engine);
 }
@@ -136,13 +136,13 @@ fn a_stopped_worker_leaves_no_lease() {
 #[test]
 fn no_cache_mixes_tenants() {
     let (engine, _folder) = engine(512 << 20, false);
-    let memories = [0, 1].map(|number| engine.for_tenant(tenant(number)));
-    for engine in &memories {
+    let engines = [0, 1].map(|number| engine.for_tenant(tenant(number)));
+    for engine in &engines {
         append(engine, 0..400);
         Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     }
     for _ in 0..2 {
-        for (engine, other) in [(&memories[0], "tenant-1"), (&memories[1], "tenant-0")] {
+        for (engine, other) in [(&engines[0], "tenant-1"), (&engines[1], "tenant-0")] {
             let id = engine.listed_conversations(&ConversationFilter::all(1)).unwrap()[0]
                 .conversation
                 .id;
@@ -164,9 +164,9 @@ fn no_cache_mixes_tenants() {
 #[test]
 fn search_finds_everything_after_its_index_was_evicted() {
     let (engine, _folder) = engine(1, false);
-    let memories = [0, 1, 2].map(|number| engine.for_tenant(tenant(number)));
+    let engines = [0, 1, 2].map(|number| engine.for_tenant(tenant(number)));
     for round in 0..3 {
-        for engine in &memories {
+        for engine in &engines {
             append(engine, 10 * round..10 * (round + 1));
             let hits = search(engine, &format!("berth {}", 10 * round + 4));
             assert!(hits[0].contains(&format!("berth {}", 10 * round + 4)), "{hits:?}");

@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use treering_core::ports::{JobEventFilter, JobFilter};
 use treering_core::{
     ConversationId, ConversationState, Entry, Job, JobEvent, JobEventKind, JobKind, JobState,
-    Level, NewMessage, Node, Policy, ProviderError, RetryAdvice, Role, ThreadName, Timestamp,
-    TurnNo, Write,
+    Level, NewMessage, Node, NodeContent, Policy, ProviderError, RetryAdvice, Role, Summarizer,
+    SummaryRequest, ThreadName, Timestamp, TurnNo, Write,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, JobOutcome, JobScope, NewConversation, ReplayDetection,
@@ -43,7 +43,7 @@ fn append(engine: &Engine, entries: Vec<Entry>) -> ConversationId {
 }
 
 /// Turns of `chars` characters each, half question and half answer.
-fn say(engine: &Engine, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
+fn append_turns(engine: &Engine, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
     let mut entries = Vec::new();
     for turn in turns {
         for role in [Role::User, Role::Assistant] {
@@ -65,7 +65,7 @@ fn small() -> Policy {
 }
 
 /// The properties of nodes that must be the same after a rebuild.
-fn made(engine: &Engine, id: ConversationId) -> Vec<String> {
+fn describe_nodes(engine: &Engine, id: ConversationId) -> Vec<String> {
     let essence = |node: &Node| {
         let Node { id, spec: task, parent, content, range_start, range_end, source, .. } = node;
         format!("{id} {task:?} {parent:?} {content:?} {range_start:?} {range_end:?} {source:?}")
@@ -75,16 +75,18 @@ fn made(engine: &Engine, id: ConversationId) -> Vec<String> {
 
 fn presets() -> impl Strategy<Value = Policy> {
     let preset = prop::sample::select(treering_core::Preset::ALL.to_vec());
-    (preset, 200_u32..1500, 0_u32..150, 2_u32..4).prop_map(|(preset, chars, least, children)| {
-        let mut policy = Policy::from(preset);
-        if policy.window.window_chars.is_some() {
-            policy.window.window_chars = Some(chars);
-            policy.window.min_flush_chars = least;
-        }
-        policy.window.chars = policy.window.chars.map(|_| chars);
-        policy.groups[0].children = Some(children);
-        policy
-    })
+    (preset, 200_u32..1500, 0_u32..150, 2_u32..4).prop_map(
+        |(preset, chars, min_flush_chars, children)| {
+            let mut policy = Policy::from(preset);
+            if policy.window.window_chars.is_some() {
+                policy.window.window_chars = Some(chars);
+                policy.window.min_flush_chars = min_flush_chars;
+            }
+            policy.window.chars = policy.window.chars.map(|_| chars);
+            policy.groups[0].children = Some(children);
+            policy
+        },
+    )
 }
 
 proptest! {
@@ -97,38 +99,38 @@ proptest! {
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         close in any::<bool>(),
     ) {
-        let ((whole, _w), (parts, folder)) = (engine_with_policy(policy.clone()), engine_with_policy(policy));
-        let id = append(&whole, events.clone());
-        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
-        places.extend([0, events.len()]);
-        places.sort_unstable();
-        for pair in places.windows(2) {
+        let ((complete, _w), (parts, folder)) = (engine_with_policy(policy.clone()), engine_with_policy(policy));
+        let id = append(&complete, events.clone());
+        let mut cut_points: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
+        cut_points.extend([0, events.len()]);
+        cut_points.sort_unstable();
+        for pair in cut_points.windows(2) {
             append(&parts, events[pair[0]..pair[1]].to_vec());
             run_due_jobs(&parts, id);
         }
         if close {
-            whole.set_state(id, ConversationState::Closed).unwrap();
+            complete.set_state(id, ConversationState::Closed).unwrap();
             parts.set_state(id, ConversationState::Closed).unwrap();
         }
         assert_sound(&parts);
-        run_due_jobs(&whole, id);
+        run_due_jobs(&complete, id);
         run_due_jobs(&parts, id);
-        let grown = made(&whole, id);
-        prop_assert_eq!(&grown, &made(&parts, id), "portions do not matter");
-        assert_sound(&whole);
+        let nodes_before = describe_nodes(&complete, id);
+        prop_assert_eq!(&nodes_before, &describe_nodes(&parts, id), "portions do not matter");
+        assert_sound(&complete);
 
-        whole.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
-        assert_sound(&whole);
-        run_due_jobs(&whole, id);
-        prop_assert_eq!(&grown, &made(&whole, id), "rebuilding it changes nothing");
+        complete.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
+        assert_sound(&complete);
+        run_due_jobs(&complete, id);
+        prop_assert_eq!(&nodes_before, &describe_nodes(&complete, id), "rebuilding it changes nothing");
 
         drop_derived(folder.path());
-        let lost = !grown.is_empty();
-        prop_assert_eq!(!parts.verify(|_| ()).unwrap().is_clean(), lost, "what is gone is missed");
+        let has_nodes = !nodes_before.is_empty();
+        prop_assert_eq!(!parts.verify(|_| ()).unwrap().is_clean(), has_nodes, "what is gone is missed");
         parts.repair().unwrap();
         run_due_jobs(&parts, id);
         assert_sound(&parts);
-        prop_assert_eq!(&grown, &made(&parts, id), "everything comes back from the messages");
+        prop_assert_eq!(&nodes_before, &describe_nodes(&parts, id), "everything comes back from the messages");
     }
 }
 
@@ -138,7 +140,7 @@ proptest! {
     #[test]
     fn per_turn_makes_one_node_for_each_turn(
         answers in proptest::collection::vec(0_usize..20, 1..12),
-        marks in proptest::collection::vec(any::<bool>(), 12),
+        is_marked in proptest::collection::vec(any::<bool>(), 12),
     ) {
         let (engine, _folder) = engine_with_policy(treering_core::Preset::PerTurn.into());
         let mut id = None;
@@ -150,7 +152,7 @@ proptest! {
             let mut entries: Vec<_> = roles
                 .map(|role| Entry::message(ThreadName::main(), message(role)))
                 .collect();
-            if marks[turn] {
+            if is_marked[turn] {
                 entries.push(Entry::turn_end(ThreadName::main()));
             }
             id = Some(append(&engine, entries));
@@ -168,7 +170,7 @@ proptest! {
 #[test]
 fn higher_levels_of_per_turn_compress() {
     let (engine, _folder) = engine_with_policy(treering_core::Preset::PerTurn.into());
-    let id = say(&engine, 0..300, 1600);
+    let id = append_turns(&engine, 0..300, 1600);
     run_due_jobs(&engine, id);
     let nodes = engine.tree(id).unwrap().nodes;
     let count = |level: u8| nodes.iter().filter(|node| node.level().number() == level).count();
@@ -226,13 +228,13 @@ fn drop_derived(folder: &Path) {
 #[test]
 fn planning_and_running_twice_changes_nothing() {
     let (engine, _folder) = engine_with_policy(small());
-    let id = say(&engine, 0..9, 200);
+    let id = append_turns(&engine, 0..9, 200);
     run_due_jobs(&engine, id);
-    let grown = made(&engine, id);
-    assert!(grown.len() > 12, "{grown:#?}");
+    let nodes_before = describe_nodes(&engine, id);
+    assert!(nodes_before.len() > 12, "{nodes_before:#?}");
     engine.update(id, &Update::default()).unwrap();
     run_due_jobs(&engine, id);
-    assert_eq!(grown, made(&engine, id));
+    assert_eq!(nodes_before, describe_nodes(&engine, id));
 }
 
 #[test]
@@ -325,19 +327,19 @@ proptest! {
             policy: parsed,
             ..Update::default()
         };
-        let foreseen = engine.estimate(id, &update).unwrap();
+        let estimate = engine.estimate(id, &update).unwrap();
 
         engine.update(id, &update).unwrap();
-        let made = std::sync::Mutex::new([0; 8]);
+        let nodes_per_level = std::sync::Mutex::new([0; 8]);
         let only = level.filter(|_| !full);
         let scope = JobScope { conversation: Some(id), only, ..JobScope::default() };
         let count = |job: &Job, outcome: &JobOutcome| {
             if let (JobKind::Summarize(task), JobOutcome::Done) = (&job.kind, outcome) {
-                made.lock().unwrap()[usize::from(task.level.number()) - 1] += 1;
+                nodes_per_level.lock().unwrap()[usize::from(task.level.number()) - 1] += 1;
             }
         };
         Worker::new(engine.clone()).unwrap().run(&scope, &count).unwrap();
-        prop_assert_eq!(foreseen.jobs, made.into_inner().unwrap());
+        prop_assert_eq!(estimate.jobs, nodes_per_level.into_inner().unwrap());
         if !full {
             return Ok(());
         }
@@ -348,7 +350,7 @@ proptest! {
         }
         if from == 1 {
             let tokens: u64 = nodes.iter().map(|node| u64::from(node.tokens)).sum();
-            prop_assert_eq!(foreseen.tokens_out, tokens);
+            prop_assert_eq!(estimate.tokens_out, tokens);
         }
     }
 }
@@ -385,7 +387,7 @@ fn overrides(assignments: &[&str]) -> Vec<treering_core::Assignment> {
 #[test]
 fn overrides_hold_at_every_level_and_end_with_their_update() {
     let (engine, _folder) = engine_with_policy(small());
-    let id = say(&engine, 0..40, 200);
+    let id = append_turns(&engine, 0..40, 200);
     run_due_jobs(&engine, id);
     let before = nodes_by_level(&engine, id);
     assert_eq!(before[..3], [40, 19, 9]);
@@ -403,7 +405,7 @@ fn overrides_hold_at_every_level_and_end_with_their_update() {
         assert_eq!(node.spec.style, overridden.style(node.level()), "{}", node.id);
     }
 
-    say(&engine, 40..44, 200);
+    append_turns(&engine, 40..44, 200);
     run_due_jobs(&engine, id);
     let nodes = engine.tree(id).unwrap().nodes;
     let last = nodes.iter().rfind(|node| node.level().number() == 2).unwrap();
@@ -431,7 +433,7 @@ fn a_change_rewrites_exactly_the_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let id = say(&engine, 0..10, 200);
+    let id = append_turns(&engine, 0..10, 200);
     run_due_jobs(&engine, id);
     let before = engine.tree(id).unwrap();
 
@@ -439,7 +441,7 @@ fn a_change_rewrites_exactly_the_ancestors() {
     commit(folder.path(), vec![Write::MarkDirty(id, Level::FIRST, vec![2])]);
     assert!(!engine.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
     clock.set(start().plus_micros(3_600_000_000));
-    let other = open(folder.path(), small(), Arc::new(Shouting), clock);
+    let other = open(folder.path(), small(), Arc::new(FnSummarizer(shout)), clock);
     other.update(id, &Update::default()).unwrap();
     assert_sound(&other);
     run_due_jobs(&other, id);
@@ -462,26 +464,30 @@ fn a_change_rewrites_exactly_the_ancestors() {
     );
 }
 
-/// Writes the output of `PrefixSummarizer` in capitals.
-struct Shouting;
+/// A summarizer that calls a function.
+struct FnSummarizer<F>(F);
 
-impl treering_core::Summarizer for Shouting {
+impl<F> Summarizer for FnSummarizer<F>
+where
+    F: Fn(&SummaryRequest) -> Result<NodeContent, ProviderError> + Send + Sync,
+{
     fn name(&self) -> &str {
-        "shouting"
+        "function"
     }
 
     fn is_remote(&self) -> bool {
         false
     }
 
-    fn summarize(
-        &self,
-        brief: &treering_core::SummaryRequest,
-    ) -> Result<treering_core::NodeContent, ProviderError> {
-        let mut content = PrefixSummarizer::default().summarize(brief)?;
-        content.overview = content.overview.to_uppercase();
-        Ok(content)
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+        self.0(request)
     }
+}
+
+/// Writes the output of `PrefixSummarizer` in capitals.
+fn shout(request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+    let content = PrefixSummarizer::default().summarize(request)?;
+    Ok(NodeContent { overview: content.overview.to_uppercase(), ..content })
 }
 
 #[test]
@@ -491,7 +497,7 @@ fn an_outgrown_group_is_split() {
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock);
-    let id = say(&engine, 0..6, 200);
+    let id = append_turns(&engine, 0..6, 200);
     run_due_jobs(&engine, id);
     let groups = |engine: &Engine| {
         let tree = engine.tree(id).unwrap();
@@ -526,7 +532,7 @@ fn the_fallback_writes_failed_summaries_and_update_retries_the_model() {
     let unusable = |_| ProviderError::new("it wrote of Paris", RetryAdvice::UseFallback);
     let heads = Arc::new(PrefixSummarizer::failing((0..3).map(unusable)));
     let engine = open(folder.path(), small(), heads, clock);
-    let id = say(&engine, 0..4, 200);
+    let id = append_turns(&engine, 0..4, 200);
     run_due_jobs(&engine, id);
     let by = |engine: &Engine| -> Vec<String> {
         engine.tree(id).unwrap().nodes.into_iter().map(|node| node.provenance.by).collect()
@@ -552,42 +558,24 @@ fn the_fallback_writes_failed_summaries_and_update_retries_the_model() {
     );
 }
 
-/// Writes like `PrefixSummarizer`, and counts concurrent calls.
-#[derive(Default)]
-struct Counting {
-    at_it: AtomicU32,
-    most: AtomicU32,
-}
-
-impl treering_core::Summarizer for Counting {
-    fn name(&self) -> &str {
-        "counting"
-    }
-
-    fn is_remote(&self) -> bool {
-        false
-    }
-
-    fn summarize(
-        &self,
-        brief: &treering_core::SummaryRequest,
-    ) -> Result<treering_core::NodeContent, ProviderError> {
-        let at_it = self.at_it.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(at_it, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(5));
-        self.at_it.fetch_sub(1, Ordering::SeqCst);
-        PrefixSummarizer::default().summarize(brief)
-    }
-}
-
 #[test]
 fn fallbacks_run_one_at_a_time_and_summarizers_concurrently() {
-    for stands_in in [true, false] {
+    for with_fallback in [true, false] {
         let folder = tempfile::tempdir().unwrap();
-        let counting = Arc::new(Counting::default());
+        let (running, max_concurrent) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
+        let max = Arc::clone(&max_concurrent);
+        let counting = Arc::new(FnSummarizer(move |request: &SummaryRequest| {
+            max.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(5));
+            running.fetch_sub(1, Ordering::SeqCst);
+            PrefixSummarizer::default().summarize(request)
+        }));
         let down = std::iter::repeat_n(ProviderError::permanent("no such model"), 1000);
-        let summarizer: Arc<dyn treering_core::Summarizer> =
-            if stands_in { Arc::new(PrefixSummarizer::failing(down)) } else { counting.clone() };
+        let summarizer: Arc<dyn Summarizer> = if with_fallback {
+            Arc::new(PrefixSummarizer::failing(down))
+        } else {
+            counting.clone()
+        };
         let embedders: Vec<Arc<dyn treering_core::Embedder>> =
             vec![Arc::new(treering_providers::StaticEmbedder::new())];
         let clock = Arc::new(FakeClock::at(start()));
@@ -610,8 +598,11 @@ fn fallbacks_run_one_at_a_time_and_summarizers_concurrently() {
         }
         Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
         assert_sound(&engine);
-        let most = counting.most.load(Ordering::SeqCst);
-        assert_eq!(most, if stands_in { 1 } else { 2 }, "with a worker of two threads");
+        assert_eq!(
+            max_concurrent.load(Ordering::SeqCst),
+            if with_fallback { 1 } else { 2 },
+            "with a worker of two threads"
+        );
     }
 }
 
@@ -624,7 +615,7 @@ fn a_rate_limited_job_waits_without_failing() {
         |_| ProviderError::new("the quota of this minute is used up", RetryAdvice::Throttled(1));
     let heads = Arc::new(PrefixSummarizer::failing((0..9).map(quota)));
     let engine = open(folder.path(), small(), heads.clone(), clock);
-    let id = say(&engine, 0..4, 200);
+    let id = append_turns(&engine, 0..4, 200);
     run_due_jobs(&engine, id);
     let tree = engine.tree(id).unwrap();
     assert!(tree.jobs.is_empty() && heads.calls() > 9, "the worker waits for its turn");
@@ -643,7 +634,7 @@ fn transient_failures_are_retried_and_permanent_ones_use_the_fallback() {
     let failures = [ProviderError::new("slow down", RetryAdvice::RetryAfter(60_000))];
     let heads = Arc::new(PrefixSummarizer::failing(failures));
     let engine = open(folder.path(), small(), heads.clone(), clock.clone());
-    let id = say(&engine, 0..1, 200);
+    let id = append_turns(&engine, 0..1, 200);
     run_due_jobs(&engine, id);
     let job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
     assert_eq!((job.failures, job.error.as_deref()), (1, Some("slow down")));
@@ -662,7 +653,7 @@ fn transient_failures_are_retried_and_permanent_ones_use_the_fallback() {
 
     let lasting = Arc::new(PrefixSummarizer::failing([ProviderError::permanent("no such model")]));
     let engine = open(folder.path(), small(), lasting, clock);
-    say(&engine, 1..2, 200);
+    append_turns(&engine, 1..2, 200);
     run_due_jobs(&engine, id);
     let nodes = engine.tree(id).unwrap().nodes;
     assert_eq!(nodes[1].provenance.by, "extractive for heads");
@@ -696,7 +687,7 @@ fn retries_back_off_and_end() {
     let failing =
         PrefixSummarizer::failing(std::iter::repeat_n(ProviderError::transient("busy"), 10));
     let engine = open(folder.path(), small(), Arc::new(failing), clock.clone());
-    let id = say(&engine, 0..1, 200);
+    let id = append_turns(&engine, 0..1, 200);
     let mut delays = Vec::new();
     loop {
         run_due_jobs(&engine, id);
@@ -716,7 +707,7 @@ fn an_expired_lease_passes_to_another_worker() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let id = say(&engine, 0..1, 200);
+    let id = append_turns(&engine, 0..1, 200);
     let mut job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("somebody who is gone", start());
     commit(folder.path(), vec![Write::PutJob(job)]);
@@ -733,7 +724,7 @@ fn a_clock_that_goes_back_strands_no_job() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let id = say(&engine, 0..2, 200);
+    let id = append_turns(&engine, 0..2, 200);
     let mut job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("gone", start());
     commit(folder.path(), vec![Write::PutJob(job)]);
@@ -747,26 +738,26 @@ fn concurrent_workers_write_every_node_once() {
     let folder = tempfile::tempdir().unwrap();
     let heads = Arc::new(PrefixSummarizer::default());
     let clock = Arc::new(FakeClock::at(start()));
-    let memories: Vec<Engine> =
+    let engines: Vec<Engine> =
         (0..4).map(|_| open(folder.path(), small(), heads.clone(), clock.clone())).collect();
-    let id = say(&memories[0], 0..120, 200);
+    let id = append_turns(&engines[0], 0..120, 200);
     std::thread::scope(|threads| {
-        for engine in &memories {
+        for engine in &engines {
             threads.spawn(move || run_due_jobs(engine, id));
         }
     });
-    run_due_jobs(&memories[0], id);
-    assert_sound(&memories[0]);
-    let nodes = memories[0].tree(id).unwrap().nodes;
+    run_due_jobs(&engines[0], id);
+    assert_sound(&engines[0]);
+    let nodes = engines[0].tree(id).unwrap().nodes;
     assert_eq!(nodes.iter().filter(|node| node.level() == Level::FIRST).count(), 120);
     assert_eq!(heads.calls() as usize, nodes.len(), "nothing was written twice");
 
     let (alone, _folder) = engine_with_policy(small());
-    let same = say(&alone, 0..120, 200);
+    let same = append_turns(&alone, 0..120, 200);
     run_due_jobs(&alone, same);
     assert_eq!(
-        made(&alone, same),
-        made(&memories[0], id),
+        describe_nodes(&alone, same),
+        describe_nodes(&engines[0], id),
         "and the tree is the one a single worker grows"
     );
 }
@@ -774,9 +765,9 @@ fn concurrent_workers_write_every_node_once() {
 #[test]
 fn jobs_run_by_level_and_in_conversation_order() {
     let (engine, _folder) = engine_with_policy(small());
-    let id = say(&engine, 0..6, 200);
+    let id = append_turns(&engine, 0..6, 200);
     let worker = Worker::new(engine.clone()).unwrap();
-    worker.run(&JobScope::default(), &|_, ran| assert_eq!(*ran, JobOutcome::Done)).unwrap();
+    worker.run(&JobScope::default(), &|_, outcome| assert_eq!(*outcome, JobOutcome::Done)).unwrap();
     // Threads report out of order; the job events have the actual order.
     let log = engine
         .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 })
@@ -795,7 +786,7 @@ fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
-    let id = say(&engine, 0..4, 200);
+    let id = append_turns(&engine, 0..4, 200);
     assert_eq!(engine.gate(id).unwrap().pending.len(), 4);
     let scope = JobScope { conversation: Some(id), max_height: Some(1), only: None };
     Worker::new(engine.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
@@ -831,7 +822,7 @@ fn with_embedding_jobs(folder: &Path, embedder: BagOfWordsEmbedder) -> Engine {
 fn the_log_counts_what_is_pending_and_says_when_all_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with_embedding_jobs(folder.path(), BagOfWordsEmbedder::default());
-    let id = say(&engine, 0..3, 200);
+    let id = append_turns(&engine, 0..3, 200);
     run_due_jobs(&engine, id);
     let (mut pending, mut clear) = (0, 0);
     for line in log_of(&engine, id) {
@@ -863,15 +854,15 @@ fn the_log_counts_what_is_pending_and_says_when_all_is_done() {
 fn a_job_planned_twice_is_acquired_once() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with_embedding_jobs(folder.path(), BagOfWordsEmbedder::default());
-    let say = |role: Role, text: &str| {
+    let append_message = |role: Role, text: &str| {
         let entries =
             vec![Entry::message(ThreadName::main(), NewMessage::new(role, text, start()))];
         let replay_detection = ReplayDetection::None;
         let report = engine.append(EntryBatch { target: target(), entries, replay_detection });
         report.unwrap().conversation.id
     };
-    let id = say(Role::User, "Where does the buoy lie?");
-    assert_eq!(say(Role::Assistant, "Off pontoon three."), id);
+    let id = append_message(Role::User, "Where does the buoy lie?");
+    assert_eq!(append_message(Role::Assistant, "Off pontoon three."), id);
     let log = log_of(&engine, id);
     let embeds = log.iter().filter(|line| line.text.starts_with("embed turn 0"));
     assert_eq!(embeds.count(), 1, "{log:?}");
@@ -882,7 +873,7 @@ fn a_job_that_is_given_up_no_longer_counts() {
     let folder = tempfile::tempdir().unwrap();
     let broken = BagOfWordsEmbedder::default().failing([ProviderError::permanent("no key")]);
     let engine = with_embedding_jobs(folder.path(), broken);
-    let id = say(&engine, 0..1, 20);
+    let id = append_turns(&engine, 0..1, 20);
     run_due_jobs(&engine, id);
     let log = log_of(&engine, id);
     let dead = log.iter().position(|line| line.kind == JobEventKind::Dead).unwrap();
@@ -897,11 +888,11 @@ fn a_job_that_is_given_up_no_longer_counts() {
 fn the_gate_opens_when_another_process_finishes_the_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let here = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let there = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
-    let id = say(&here, 0..3, 200);
-    let waiting = std::thread::spawn(move || here.wait(id, Duration::from_secs(60)).unwrap());
-    run_due_jobs(&there, id);
+    let first = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
+    let second = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
+    let id = append_turns(&first, 0..3, 200);
+    let waiting = std::thread::spawn(move || first.wait(id, Duration::from_secs(60)).unwrap());
+    run_due_jobs(&second, id);
     assert!(waiting.join().unwrap().status.is_clear());
 }
 
@@ -909,7 +900,7 @@ fn the_gate_opens_when_another_process_finishes_the_jobs() {
 fn a_worker_in_the_background_keeps_up() {
     let (engine, _folder) = engine_with_defaults();
     let _worker = engine.spawn_worker().unwrap();
-    let id = say(&engine, 0..3, 7000);
+    let id = append_turns(&engine, 0..3, 7000);
     let passage = engine.wait(id, Duration::from_secs(60)).unwrap();
     assert!(passage.status.is_clear());
     assert_eq!(engine.tree(id).unwrap().nodes.len(), 3);
@@ -918,11 +909,11 @@ fn a_worker_in_the_background_keeps_up() {
 #[test]
 fn a_conversation_has_its_own_policy() {
     let (engine, _folder) = engine_with_defaults();
-    let id = say(&engine, 0..1, 100);
+    let id = append_turns(&engine, 0..1, 100);
     let refused = engine.set_policy(id, vec!["window_chars=10".parse().unwrap()]);
     assert!(refused.unwrap_err().to_string().contains("at least 200"));
     engine.set_policy(id, vec!["preset=per-turn".parse().unwrap()]).unwrap();
-    say(&engine, 1..3, 100);
+    append_turns(&engine, 1..3, 100);
     run_due_jobs(&engine, id);
     let tree = engine.tree(id).unwrap();
     assert_eq!(tree.nodes.len(), 2, "the first turn was open when the policy changed");
@@ -932,18 +923,18 @@ fn a_conversation_has_its_own_policy() {
 #[test]
 fn a_store_without_a_tree_gets_one_with_the_next_message() {
     let (engine, folder) = engine_with_policy(small());
-    let id = say(&engine, 0..5, 200);
+    let id = append_turns(&engine, 0..5, 200);
     run_due_jobs(&engine, id);
-    let grown = made(&engine, id);
+    let nodes_before = describe_nodes(&engine, id);
     // The state that an older version leaves: messages and nothing else.
     drop_derived(folder.path());
     let connection = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
     let empty = "[0,[],[],[],[]]";
     connection.execute("UPDATE conversations SET growth = ?1", [empty]).unwrap();
-    say(&engine, 5..5, 200);
+    append_turns(&engine, 5..5, 200);
     run_due_jobs(&engine, id);
     assert_sound(&engine);
-    assert_eq!(made(&engine, id), grown);
+    assert_eq!(describe_nodes(&engine, id), nodes_before);
 }
 
 #[test]
@@ -951,7 +942,7 @@ fn identical_windows_make_separate_nodes() {
     let (engine, _folder) = engine_with_policy(small());
     let mut id = None;
     for _ in 0..4 {
-        id = Some(say(&engine, 0..1, 200));
+        id = Some(append_turns(&engine, 0..1, 200));
     }
     let id = id.unwrap();
     run_due_jobs(&engine, id);
@@ -963,7 +954,7 @@ fn identical_windows_make_separate_nodes() {
 #[test]
 fn node_times_are_those_of_its_messages() {
     let (engine, _folder) = engine_with_policy(small());
-    let id = say(&engine, 0..3, 200);
+    let id = append_turns(&engine, 0..3, 200);
     run_due_jobs(&engine, id);
     for node in engine.tree(id).unwrap().nodes {
         assert_eq!(node.created_at(), node.range_end);

@@ -32,14 +32,14 @@ fn with(folder: &Path, embedders: Vec<Arc<dyn Embedder>>) -> Engine {
     open_with(folder, Policy::default(), Arc::new(PrefixSummarizer::default()), clock, embedders)
 }
 
-fn say(engine: &Engine, number: i64, text: &str) -> ConversationId {
+fn append(engine: &Engine, number: i64, text: &str) -> ConversationId {
     let at = start().plus_micros(number * 60_000_000);
     let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
-    let about =
+    let new_conversation =
         NewConversation { external_id: Some(external_id("one")), ..NewConversation::default() };
     let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(role, text, at))];
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(about),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries,
         replay_detection: ReplayDetection::None,
     };
@@ -52,7 +52,7 @@ fn sample_text(number: i64) -> String {
 
 fn say_all(engine: &Engine, numbers: std::ops::Range<i64>) {
     for number in numbers {
-        say(engine, number, &sample_text(number));
+        append(engine, number, &sample_text(number));
     }
 }
 
@@ -61,14 +61,14 @@ fn ask(engine: &Engine, text: &str) -> SearchOutcome {
 }
 
 /// The similarity of the best hit; 0 if it has no vector yet.
-fn meaning(engine: &Engine, text: &str) -> f32 {
+fn similarity_of(engine: &Engine, text: &str) -> f32 {
     ask(engine, text).hits.first().map_or(0.0, |hit| hit.signals.similarity)
 }
 
 fn work(engine: &Engine) -> Vec<(JobKind, JobOutcome)> {
     let runs = std::sync::Mutex::new(Vec::new());
-    let note = |job: &treering_core::Job, ran: &JobOutcome| {
-        runs.lock().unwrap().push((job.kind.clone(), ran.clone()));
+    let note = |job: &treering_core::Job, outcome: &JobOutcome| {
+        runs.lock().unwrap().push((job.kind.clone(), outcome.clone()));
     };
     Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &note).unwrap();
     runs.into_inner().unwrap()
@@ -81,9 +81,9 @@ fn reindex(engine: &Engine) -> treering_engine::ReindexReport {
 #[test]
 fn a_turn_is_found_by_words_at_once_and_by_meaning_once_embedded() {
     let folder = tempfile::tempdir().unwrap();
-    let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
-    let engine = with(folder.path(), vec![bags, bundled()]);
-    let id = say(&engine, 0, "The buoy lies off pontoon two.");
+    let embedder = Arc::new(BagOfWordsEmbedder::named("bags"));
+    let engine = with(folder.path(), vec![embedder, bundled()]);
+    let id = append(&engine, 0, "The buoy lies off pontoon two.");
     assert_eq!(
         engine.vector_index().unwrap().model,
         "bags",
@@ -92,14 +92,14 @@ fn a_turn_is_found_by_words_at_once_and_by_meaning_once_embedded() {
     let gate = engine.gate(id).unwrap();
     assert_eq!(gate.pending.len(), 1, "embedding the turn is critical");
     assert_eq!(ask(&engine, "buoy").hits.len(), 1);
-    assert_eq!(meaning(&engine, "buoy off the pontoon"), 0.0);
+    assert_eq!(similarity_of(&engine, "buoy off the pontoon"), 0.0);
     work(&engine);
     assert!(engine.gate(id).unwrap().pending.is_empty());
-    assert!(meaning(&engine, "buoy off the pontoon") != 0.0);
+    assert!(similarity_of(&engine, "buoy off the pontoon") != 0.0);
     assert_sound(&engine);
     let other = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     assert!(
-        meaning(&other, "buoy off the pontoon") != 0.0,
+        similarity_of(&other, "buoy off the pontoon") != 0.0,
         "another process has it from the store"
     );
 }
@@ -107,27 +107,27 @@ fn a_turn_is_found_by_words_at_once_and_by_meaning_once_embedded() {
 #[test]
 fn equal_texts_are_embedded_once_and_in_batches() {
     let folder = tempfile::tempdir().unwrap();
-    let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
-    let engine = with(folder.path(), vec![bags.clone()]);
+    let embedder = Arc::new(BagOfWordsEmbedder::named("bags"));
+    let engine = with(folder.path(), vec![embedder.clone()]);
     for number in 0..20 {
-        say(&engine, number, &sample_text(number % 4));
+        append(&engine, number, &sample_text(number % 4));
     }
     work(&engine);
-    let calls = bags.calls();
+    let calls = embedder.calls();
     assert_eq!(calls.iter().sum::<usize>(), 4, "each content once: {calls:?}");
     assert!(calls.len() <= 2, "{calls:?}");
     for number in 20..24 {
-        say(&engine, number, &sample_text(number % 4));
+        append(&engine, number, &sample_text(number % 4));
     }
     work(&engine);
-    assert_eq!(bags.calls(), calls, "what is known is not asked for");
+    assert_eq!(embedder.calls(), calls, "what is known is not asked for");
 }
 
 #[test]
 fn tool_calls_are_found_before_and_after_their_results() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with(folder.path(), vec![bundled()]);
-    let id = say(&engine, 0, "Please look at the gauge.");
+    let id = append(&engine, 0, "Please look at the gauge.");
     let call = NewToolCall {
         name: "read_gauge".into(),
         args: Json::new(r#"{"path": "src/tide_model.rs"}"#).unwrap(),
@@ -135,7 +135,7 @@ fn tool_calls_are_found_before_and_after_their_results() {
         at: start(),
         external_id: Some(external_id("call")),
     };
-    let append = |kind: EntryKind| {
+    let append_entry = |kind: EntryKind| {
         let incoming = EntryBatch {
             target: AppendTarget::Existing(id),
             entries: vec![kind.into()],
@@ -143,7 +143,7 @@ fn tool_calls_are_found_before_and_after_their_results() {
         };
         engine.append(incoming).unwrap();
     };
-    append(EntryKind::ToolCall(call));
+    append_entry(EntryKind::ToolCall(call));
     let found = ask(&engine, "tide_model.rs").hits;
     assert!(
         matches!(&found[0].item, HitItem::ToolCall(call) if call.call.name == "read_gauge"),
@@ -156,7 +156,7 @@ fn tool_calls_are_found_before_and_after_their_results() {
         duration_ms: None,
     };
     let result = EntryKind::ToolResult { call: external_id("call"), outcome, at: start() };
-    append(result);
+    append_entry(result);
     let found = ask(&engine, "kerzavel").hits;
     assert!(found[0].snippet.marked("[", "]").contains("[Kerzavel]"), "{found:?}");
     let calls = ask(&engine, "read_gauge")
@@ -170,14 +170,17 @@ fn tool_calls_are_found_before_and_after_their_results() {
 fn a_message_added_while_its_turn_is_embedded_is_embedded_too() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
-    let id = say(&engine, 0, &sample_text(0));
+    let id = append(&engine, 0, &sample_text(0));
     let job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
-    say(&engine, 1, "And the lamp of it is green.");
+    append(&engine, 1, "And the lamp of it is green.");
     let jobs = engine.jobs(&JobFilter::of(id)).unwrap();
     assert_eq!(jobs.len(), 1, "the same turn has the same job");
     assert_eq!(jobs[0].id, job.id);
     work(&engine);
-    assert!(meaning(&engine, "green lamp") != 0.0 && meaning(&engine, "buoy off pontoon") != 0.0);
+    assert!(
+        similarity_of(&engine, "green lamp") != 0.0
+            && similarity_of(&engine, "buoy off pontoon") != 0.0
+    );
 }
 
 #[test]
@@ -190,7 +193,7 @@ fn a_lost_vector_is_reported_and_rebuilt() {
     common::commit(folder.path(), vec![treering_core::Write::DropVectors("bags".into())]);
     let report = engine.verify(|_| ()).unwrap();
     let problems: Vec<String> =
-        report.problems.iter().map(|problem| problem.what.clone()).collect();
+        report.problems.iter().map(|problem| problem.description.clone()).collect();
     assert_eq!(
         problems,
         ["no vector and no job to embed turn 0", "no vector and no job to embed turn 1"]
@@ -200,7 +203,7 @@ fn a_lost_vector_is_reported_and_rebuilt() {
     assert_sound(&engine);
     work(&engine);
     assert!(
-        meaning(
+        similarity_of(
             &with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]),
             "the buoy"
         ) != 0.0
@@ -213,8 +216,8 @@ fn a_refused_text_does_not_block_others() {
     let engine =
         with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").refusing("secret"))]);
     for number in 0..6 {
-        say(&engine, number * 2, &sample_text(number));
-        say(
+        append(&engine, number * 2, &sample_text(number));
+        append(
             &engine,
             number * 2 + 1,
             if number == 3 { "this is secret, so to speak" } else { "All right then." },
@@ -222,9 +225,9 @@ fn a_refused_text_does_not_block_others() {
     }
     let runs = work(&engine);
     let failed: Vec<_> =
-        runs.iter().filter(|(_, ran)| matches!(ran, JobOutcome::Failed(_))).collect();
+        runs.iter().filter(|(_, outcome)| matches!(outcome, JobOutcome::Failed(_))).collect();
     assert_eq!(failed.len(), 1, "{runs:?}");
-    assert!(meaning(&engine, "The buoy 5 lies off pontoon") != 0.0);
+    assert!(similarity_of(&engine, "The buoy 5 lies off pontoon") != 0.0);
     assert_eq!(
         ask(&engine, "secret").hits[0].signals.similarity,
         0.0,
@@ -239,16 +242,16 @@ fn an_unavailable_embedder_is_called_once() {
         "429: too many requests",
         treering_core::RetryAdvice::RetryAfter(60_000),
     );
-    let bags = Arc::new(BagOfWordsEmbedder::named("bags").failing([busy]));
-    let engine = with(folder.path(), vec![bags.clone()]);
+    let embedder = Arc::new(BagOfWordsEmbedder::named("bags").failing([busy]));
+    let engine = with(folder.path(), vec![embedder.clone()]);
     say_all(&engine, 0..12);
-    let calls = bags.calls().len();
+    let calls = embedder.calls().len();
     let runs = work(&engine);
     assert!(
-        runs.len() > 1 && runs.iter().all(|(_, ran)| matches!(ran, JobOutcome::Failed(_))),
+        runs.len() > 1 && runs.iter().all(|(_, outcome)| matches!(outcome, JobOutcome::Failed(_))),
         "{runs:?}"
     );
-    assert_eq!(bags.calls().len() - calls, 1, "one refusal is enough");
+    assert_eq!(embedder.calls().len() - calls, 1, "one refusal is enough");
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn search_falls_back_to_words_and_reports_why() {
     let down = ProviderError::transient("the server is down".to_owned());
     let engine =
         with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").failing([down]))]);
-    say(&engine, 0, &sample_text(3));
+    append(&engine, 0, &sample_text(3));
     let answer = ask(&engine, "buoy 3");
     assert_eq!(
         (answer.hits.len(), answer.lexical_only_reason.as_deref()),
@@ -279,11 +282,11 @@ fn a_reindex_switches_models_atomically_while_search_continues() {
     let before: Vec<f32> = ask(&old, "buoy 12").hits.iter().map(|hit| hit.score).collect();
     let new = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     let model = |engine: &Engine| engine.vector_index().unwrap().model;
-    let (name, mut portions) = (model(&old), 0);
+    let (name, mut batches) = (model(&old), 0);
     assert!(new.needs_reindex().unwrap());
     let done = new
         .reindex(&mut |state| {
-            portions += 1;
+            batches += 1;
             assert_eq!(
                 (model(&old), state.to.as_str()),
                 (name.clone(), "bags"),
@@ -291,25 +294,26 @@ fn a_reindex_switches_models_atomically_while_search_continues() {
             );
             let during: Vec<f32> = ask(&new, "buoy 12").hits.iter().map(|hit| hit.score).collect();
             assert_eq!(during.len(), before.len().min(20));
-            if portions == 2 {
+            if batches == 2 {
                 assert_eq!(during, before, "and answers as before");
                 // Messages that arrive during the reindex are embedded before the cut-over.
-                say(&old, 150, "The kraken was seen at dusk.");
+                append(&old, 150, "The kraken was seen at dusk.");
             }
         })
         .unwrap();
-    assert!(portions > 2);
+    assert!(batches > 2);
     assert_eq!((done.from, done.to.as_str()), (name, "bags"));
-    let nodes = new.tree(say(&old, 152, "Done.")).unwrap().nodes.len() as u64;
+    let nodes = new.tree(append(&old, 152, "Done.")).unwrap().nodes.len() as u64;
     assert_eq!(done.done, 151 + nodes);
     assert_eq!(model(&old), "bags");
     assert!(!new.needs_reindex().unwrap());
-    let fresh = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
-    assert!(meaning(&fresh, "the kraken was seen") != 0.0);
+    let reopened =
+        with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
+    assert!(similarity_of(&reopened, "the kraken was seen") != 0.0);
     // A process that has searched with the old model switches automatically.
     for _ in 0..200 {
         if ask(&new, "buoy 12").hits[0].score.to_bits()
-            == ask(&fresh, "buoy 12").hits[0].score.to_bits()
+            == ask(&reopened, "buoy 12").hits[0].score.to_bits()
         {
             break;
         }
@@ -318,7 +322,7 @@ fn a_reindex_switches_models_atomically_while_search_continues() {
     let scores = |engine: &Engine| {
         ask(engine, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>()
     };
-    assert_eq!(scores(&new), scores(&fresh));
+    assert_eq!(scores(&new), scores(&reopened));
     let jobs = new.jobs(&JobFilter::all(10)).unwrap();
     assert_eq!(jobs.len(), 1, "from now on turns are embedded by it: {jobs:?}");
 
@@ -343,14 +347,14 @@ fn an_interrupted_reindex_resumes() {
     assert_eq!(stop.get(), 2, "two portions of 64 are there");
     assert_eq!(old.vector_index().unwrap().next.unwrap().model, "bags");
     let done = reindex(&first);
-    assert_eq!(done.made, 200 - 128, "what was made is not made again");
+    assert_eq!(done.embedded, 200 - 128, "what was made is not made again");
     // The target model changes during a reindex: the vectors of the first target are dropped.
     let third = with(
         folder.path(),
         vec![Arc::new(BagOfWordsEmbedder::named("third").refusing("buoy 150 ")), bundled()],
     );
     assert!(third.reindex(&mut |_| ()).is_err());
-    assert_eq!(reindex(&first).made, 0, "the one in use is wanted: nothing is to be done");
+    assert_eq!(reindex(&first).embedded, 0, "the one in use is wanted: nothing is to be done");
     assert_eq!(old.vector_index().unwrap().next, None);
 }
 
@@ -378,20 +382,20 @@ fn a_reindex_survives_a_crash_at_any_kill_point() {
         command.output().unwrap()
     };
     for fault in KillPoint::REINDEX {
-        let died = child(Some(fault));
-        assert!(!died.status.success(), "{fault:?}");
+        let killed = child(Some(fault));
+        assert!(!killed.status.success(), "{fault:?}");
         assert_eq!(
             ask(&old, "buoy 12").lexical_only_reason,
             None,
             "{fault:?}: the old vectors are in use"
         );
-        assert!(meaning(&old, "the buoy lies off pontoon") != 0.0);
+        assert!(similarity_of(&old, "the buoy lies off pontoon") != 0.0);
         assert_sound(&old);
     }
     let done = child(None);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
     let new = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     assert_eq!(new.vector_index().unwrap(), treering_core::VectorIndex::of("bags"));
-    assert!(meaning(&new, "the buoy 12 lies off pontoon") != 0.0);
+    assert!(similarity_of(&new, "the buoy 12 lies off pontoon") != 0.0);
     assert_sound(&new);
 }

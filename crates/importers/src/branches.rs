@@ -15,31 +15,31 @@ pub(super) struct BranchNode<'a> {
 }
 
 /// Splits a tree into threads. `leaf` is the end of the active path; if it is unknown, each
-/// thread continues with the last child. Siblings in `twigs` must be ordered oldest first.
+/// thread continues with the last child. Siblings in `nodes` must be ordered oldest first.
 pub(super) fn split_into_threads(
-    found: &mut ImportedConversation,
-    twigs: Vec<BranchNode<'_>>,
+    imported: &mut ImportedConversation,
+    nodes: Vec<BranchNode<'_>>,
     leaf: Option<&str>,
 ) {
-    let place: HashMap<&str, usize> =
-        twigs.iter().enumerate().map(|(at, twig)| (twig.id, at)).collect();
-    let parent = |at: usize| twigs[at].parent.and_then(|id| place.get(id).copied());
+    let index_of_id: HashMap<&str, usize> =
+        nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+    let parent = |at: usize| nodes[at].parent.and_then(|id| index_of_id.get(id).copied());
     let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
-    for at in 0..twigs.len() {
+    for at in 0..nodes.len() {
         children.entry(parent(at)).or_default().push(at);
     }
     let mut followed = HashSet::new();
-    let mut at = leaf.and_then(|id| place.get(id).copied());
-    while let Some(here) = at {
-        if !followed.insert(here) {
+    let mut next = leaf.and_then(|id| index_of_id.get(id).copied());
+    while let Some(index) = next {
+        if !followed.insert(index) {
             break;
         }
-        at = parent(here);
+        next = parent(index);
     }
 
-    let mut taken: Vec<Option<Vec<EntryKind>>> = Vec::with_capacity(twigs.len());
-    let ids: Vec<String> = twigs.iter().map(|twig| twig.id.to_owned()).collect();
-    taken.extend(twigs.into_iter().map(|twig| Some(twig.entries)));
+    let mut entries_of_node: Vec<Option<Vec<EntryKind>>> = Vec::with_capacity(nodes.len());
+    let ids: Vec<String> = nodes.iter().map(|node| node.id.to_owned()).collect();
+    entries_of_node.extend(nodes.into_iter().map(|node| Some(node.entries)));
     let mut open: Vec<PendingThread> = Vec::new();
     let roots = children.remove(&None).unwrap_or_default();
     let main = ThreadName::main();
@@ -48,22 +48,22 @@ pub(super) fn split_into_threads(
     }
     while let Some(PendingThread { start, name, fork }) = open.pop() {
         if let Some((parent, after)) = fork {
-            found
+            imported
                 .entries
                 .push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
         }
         let mut last = ForkPoint::Start;
         let mut next = Some(start);
-        while let Some(here) = next {
-            let Some(entries) = taken[here].take() else { break };
+        while let Some(index) = next {
+            let Some(entries) = entries_of_node[index].take() else { break };
             if entries.iter().any(|kind| matches!(kind, EntryKind::Message(_))) {
-                last = ForkPoint::External(external(&ids[here]));
+                last = ForkPoint::External(external(&ids[index]));
             }
-            found
+            imported
                 .entries
                 .extend(entries.into_iter().map(|kind| Entry { thread: name.clone(), kind }));
-            let after = children.remove(&Some(here)).unwrap_or_default();
-            next = queue(&mut open, &after, &name, &last, &followed, &ids);
+            let next_nodes = children.remove(&Some(index)).unwrap_or_default();
+            next = queue(&mut open, &next_nodes, &name, &last, &followed, &ids);
         }
     }
 }

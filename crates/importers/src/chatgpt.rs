@@ -85,31 +85,31 @@ struct Content<'a> {
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     // Parse conversations one at a time, because an export can be very large.
     let conversations = match text::parse::<Vec<&RawValue>>(&source.text) {
-        Ok(many) => many,
+        Ok(conversations) => conversations,
         Err(_) => vec![text::parse::<&RawValue>(&source.text)?],
     };
     for raw in conversations {
         let conversation: ChatGptConversation<'_> = text::parse(raw.get())?;
-        let found = conversation.found(source.modified, sink);
-        sink.emit(found)?;
+        let imported = conversation.to_imported(source.modified, sink);
+        sink.emit(imported)?;
     }
     Ok(())
 }
 
 impl ChatGptConversation<'_> {
-    fn found(&self, modified: Timestamp, sink: &mut Sink<'_>) -> ImportedConversation {
+    fn to_imported(&self, modified: Timestamp, sink: &mut Sink<'_>) -> ImportedConversation {
         let Self { title, create_time, mapping, current_node, conversation_id, id } = self;
         let id = conversation_id.as_deref().or(id.as_deref()).or(current_node.as_deref());
-        let mut found = ImportedConversation::named(Format::ChatGpt, id.unwrap_or_default());
-        found.about.title_source = TitleSource::Source;
-        found.about.title = title.clone().filter(|title| !title.trim().is_empty());
+        let mut imported = ImportedConversation::named(Format::ChatGpt, id.unwrap_or_default());
+        imported.conversation.title_source = TitleSource::Source;
+        imported.conversation.title = title.clone().filter(|title| !title.trim().is_empty());
         let start = create_time.and_then(Timestamp::from_seconds).unwrap_or(modified);
 
         // The file order is arbitrary: sort parents before children, and siblings by time.
         let mut order: Vec<(usize, Timestamp, &String)> =
             mapping.keys().map(|id| (self.depth(id), self.time(id).unwrap_or(start), id)).collect();
         order.sort();
-        let mut twigs = Vec::with_capacity(order.len());
+        let mut nodes = Vec::with_capacity(order.len());
         for (_, _, id) in order {
             let node = &mapping[id];
             let at = self.time(id).unwrap_or(start);
@@ -117,10 +117,10 @@ impl ChatGptConversation<'_> {
                 .message
                 .as_ref()
                 .map_or_else(Vec::new, |message| self.entries(id, message, at, sink));
-            twigs.push(BranchNode { id, parent: node.parent.as_deref(), entries });
+            nodes.push(BranchNode { id, parent: node.parent.as_deref(), entries });
         }
-        split_into_threads(&mut found, twigs, current_node.as_deref());
-        found
+        split_into_threads(&mut imported, nodes, current_node.as_deref());
+        imported
     }
 
     fn ancestors<'b>(&'b self, id: &'b str) -> impl Iterator<Item = &'b str> {
@@ -135,10 +135,10 @@ impl ChatGptConversation<'_> {
 
     /// The time of a message, or that of its nearest ancestor with one.
     fn time(&self, id: &str) -> Option<Timestamp> {
-        let own = |id: &str| {
+        let own_time = |id: &str| {
             self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds)
         };
-        self.ancestors(id).find_map(own)
+        self.ancestors(id).find_map(own_time)
     }
 
     fn entries(
@@ -193,8 +193,8 @@ impl ChatGptConversation<'_> {
         new.author.clone_from(&message.author.name);
         new.parts = body.original;
         new.external_id = Some(external(id));
-        let ends = role == Role::Assistant && message.end_turn == Some(true);
-        let end = ends.then_some(EntryKind::TurnEnd);
+        let ends_turn = role == Role::Assistant && message.end_turn == Some(true);
+        let end = ends_turn.then_some(EntryKind::TurnEnd);
         std::iter::once(EntryKind::Message(new)).chain(end).collect()
     }
 
@@ -202,14 +202,14 @@ impl ChatGptConversation<'_> {
     /// answer to the same call becomes a message.
     fn call_of<'b>(&'b self, id: &'b str) -> Option<&'b str> {
         let message = |id: &str| self.mapping.get(id)?.message.as_ref();
-        let above = self
+        let parent = self
             .ancestors(id)
             .skip(1)
             .find(|id| !message(id).is_some_and(ChatGptMessage::is_spinner))?;
-        let above_message = message(above)?;
-        let calls = above_message.author.role == "assistant"
-            && above_message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
-        calls.then_some(above)
+        let parent_message = message(parent)?;
+        let calls = parent_message.author.role == "assistant"
+            && parent_message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
+        calls.then_some(parent)
     }
 }
 
@@ -225,28 +225,29 @@ impl ChatGptMessage<'_> {
         if metadata.and_then(|m| m.is_error) == Some(true) {
             return Some(false);
         }
-        let ran = metadata
+        let execution = metadata
             .and_then(|m| m.aggregate_result.as_ref())
-            .and_then(|ran| ran.status.as_deref());
+            .and_then(|execution| execution.status.as_deref());
         let finished = self.status.as_deref().map(|status| status != "finished_with_error");
-        ran.map(|status| status == "success").or(finished)
+        execution.map(|status| status == "success").or(finished)
     }
 
     fn duration(&self) -> Option<u64> {
-        let ran = self.metadata.as_ref()?.aggregate_result.as_ref()?;
-        let seconds = ran.end_time? - ran.start_time?;
+        let execution = self.metadata.as_ref()?.aggregate_result.as_ref()?;
+        let seconds = execution.end_time? - execution.start_time?;
         (seconds.is_finite() && seconds >= 0.0).then_some((seconds * 1000.0).round() as u64)
     }
 }
 
 /// The text of a content, with the raw JSON if it holds more than text.
 fn content(raw: &RawValue) -> DecodedText {
-    let whole = || Some(Json::from_raw(raw));
+    let raw_content = || Some(Json::from_raw(raw));
     let Ok(content) = text::parse::<Content<'_>>(raw.get()) else {
-        return DecodedText { text: String::new(), original: whole() };
+        return DecodedText { text: String::new(), original: raw_content() };
     };
     let mut texts = Vec::new();
-    let mut plain = matches!(content.content_type.as_str(), "text" | "code" | "execution_output");
+    let mut is_plain_text =
+        matches!(content.content_type.as_str(), "text" | "code" | "execution_output");
     for part in &content.parts {
         #[derive(Deserialize)]
         struct Transcript {
@@ -254,18 +255,18 @@ fn content(raw: &RawValue) -> DecodedText {
         }
         match text::string(part) {
             Some(DecodedText { text, original }) => {
-                plain &= original.is_none();
+                is_plain_text &= original.is_none();
                 texts.push(text);
             }
             None => {
-                plain = false;
+                is_plain_text = false;
                 texts.extend(text::parse::<Transcript>(part.get()).ok().and_then(|part| part.text));
             }
         }
     }
     for raw in [content.text, content.result, content.content].into_iter().flatten() {
         if let Some(DecodedText { text, original }) = text::string(raw) {
-            plain &= original.is_none();
+            is_plain_text &= original.is_none();
             texts.push(text);
         }
     }
@@ -274,5 +275,8 @@ fn content(raw: &RawValue) -> DecodedText {
         texts.clear();
     }
     texts.retain(|text| !text.is_empty());
-    DecodedText { text: texts.join("\n\n"), original: if plain { None } else { whole() } }
+    DecodedText {
+        text: texts.join("\n\n"),
+        original: if is_plain_text { None } else { raw_content() },
+    }
 }

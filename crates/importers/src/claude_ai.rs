@@ -47,10 +47,10 @@ struct ClaudeAttachment {
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     for raw in text::parse::<Vec<&RawValue>>(&source.text)? {
         let conversation: ClaudeAiConversation<'_> = text::parse(raw.get())?;
-        let mut found = ImportedConversation::named(Format::ClaudeAi, &conversation.uuid);
-        found.about.title_source = TitleSource::Source;
-        found.about.title = conversation.name.filter(|name| !name.trim().is_empty());
-        let start = moment(conversation.created_at.as_deref()).unwrap_or(source.modified);
+        let mut imported = ImportedConversation::named(Format::ClaudeAi, &conversation.uuid);
+        imported.conversation.title_source = TitleSource::Source;
+        imported.conversation.title = conversation.name.filter(|name| !name.trim().is_empty());
+        let start = parse_time(conversation.created_at.as_deref()).unwrap_or(source.modified);
         let messages: Vec<(&RawValue, ClaudeAiMessage<'_>)> = conversation
             .chat_messages
             .into_iter()
@@ -61,24 +61,24 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         let is_tree = messages.iter().any(|(_, m)| {
             m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent))
         });
-        let mut twigs: Vec<BranchNode<'_>> = Vec::with_capacity(messages.len());
+        let mut nodes: Vec<BranchNode<'_>> = Vec::with_capacity(messages.len());
         for (raw, message) in &messages {
-            let before = twigs.last().map(|twig| twig.id);
+            let before = nodes.last().map(|node| node.id);
             let parent = if is_tree { message.parent_message_uuid.as_deref() } else { before };
-            let at = moment(message.created_at.as_deref()).unwrap_or(start);
-            twigs.push(BranchNode {
+            let at = parse_time(message.created_at.as_deref()).unwrap_or(start);
+            nodes.push(BranchNode {
                 id: &message.uuid,
                 parent,
                 entries: entries(raw, message, at, sink),
             });
         }
-        split_into_threads(&mut found, twigs, conversation.current_leaf_message_uuid.as_deref());
-        sink.emit(found)?;
+        split_into_threads(&mut imported, nodes, conversation.current_leaf_message_uuid.as_deref());
+        sink.emit(imported)?;
     }
     Ok(())
 }
 
-fn moment(text: Option<&str>) -> Option<Timestamp> {
+fn parse_time(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
@@ -96,9 +96,10 @@ fn entries(
         content.map_or((String::new(), None), |content| (content.text, content.parts));
     if text.is_empty()
         && entries.is_empty()
-        && let Some(DecodedText { text: plain, original }) = message.text.and_then(text::string)
+        && let Some(DecodedText { text: message_text, original }) =
+            message.text.and_then(text::string)
     {
-        text = plain;
+        text = message_text;
         parts = parts.or(original);
     }
     for attachment in &message.attachments {
@@ -140,20 +141,20 @@ fn tools(message: &str, blocks: &[TranscriptBlock<'_>], at: Timestamp) -> Vec<En
                     name: block.name.clone().unwrap_or_else(|| "tool".into()),
                     args: block.args(),
                     outcome: None,
-                    at: moment(block.start_timestamp.as_deref()).unwrap_or(at),
+                    at: parse_time(block.start_timestamp.as_deref()).unwrap_or(at),
                     external_id: Some(external(&id)),
                 });
             }
             "tool_result" => {
-                let named = block.tool_use_id.as_deref().map(external);
-                let place = calls.iter().position(|call| match &named {
+                let call_id = block.tool_use_id.as_deref().map(external);
+                let position = calls.iter().position(|call| match &call_id {
                     Some(id) => call.external_id.as_ref() == Some(id),
                     None => call.outcome.is_none(),
                 });
-                if let Some(call) = place.and_then(|place| calls.get_mut(place)) {
-                    let stop = moment(block.stop_timestamp.as_deref());
-                    let took = stop.map(|stop| stop.as_micros() - call.at.as_micros());
-                    let duration_ms = took.and_then(|micros| u64::try_from(micros / 1000).ok());
+                if let Some(call) = position.and_then(|position| calls.get_mut(position)) {
+                    let stop = parse_time(block.stop_timestamp.as_deref());
+                    let elapsed = stop.map(|stop| stop.as_micros() - call.at.as_micros());
+                    let duration_ms = elapsed.and_then(|micros| u64::try_from(micros / 1000).ok());
                     call.outcome = Some(block.outcome(duration_ms));
                 }
             }

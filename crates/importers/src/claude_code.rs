@@ -73,13 +73,13 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     let only = sessions.by_id.len() == 1;
     for id in sessions.order {
         let Some(session) = sessions.by_id.remove(&id) else { continue };
-        let mut found = ImportedConversation::named(Format::ClaudeCode, &id);
-        found.identity = Identity::NamedEverywhere;
-        found.about.cwd = session.cwd;
-        found.about.title_source = TitleSource::Source;
-        found.about.title = if only { titles.best() } else { None };
-        found.entries = session.entries;
-        sink.emit(found)?;
+        let mut imported = ImportedConversation::named(Format::ClaudeCode, &id);
+        imported.identity = Identity::NamedEverywhere;
+        imported.conversation.cwd = session.cwd;
+        imported.conversation.title_source = TitleSource::Source;
+        imported.conversation.title = if only { titles.best() } else { None };
+        imported.entries = session.entries;
+        sink.emit(imported)?;
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ struct TranscriptSession {
     cwd: Option<String>,
     entries: Vec<Entry>,
     /// The thread of each record, and the latest message at or before it.
-    places: HashMap<String, (ThreadName, ForkPoint)>,
+    thread_positions: HashMap<String, (ThreadName, ForkPoint)>,
     /// Records that already have a prompt as child.
     prompted: HashSet<String>,
     /// The latest record outside sub-agents, where a new sub-agent forks.
@@ -147,14 +147,14 @@ impl TranscriptSession {
         match record.kind.as_str() {
             "user" | "assistant" => self.message(record, at, sink),
             "system" if record.subtype.as_deref() == Some("local_command") => {
-                let thread = self.place(record, false);
+                let thread = self.thread_of(record, false);
                 let body = record.content.and_then(text::string);
-                self.say(record, &thread, Role::System, body.unwrap_or_default(), at);
+                self.push_message(record, &thread, Role::System, body.unwrap_or_default(), at);
             }
             "attachment" => self.attachment(record, at, sink),
             "summary" | "custom-title" | "ai-title" => {}
             "system" => {
-                self.place(record, false);
+                self.thread_of(record, false);
                 sink.skip(format!(
                     "system records: {}",
                     record.subtype.as_deref().unwrap_or("other")
@@ -162,7 +162,7 @@ impl TranscriptSession {
             }
             "" => sink.skip("records without a type"),
             other => {
-                self.place(record, false);
+                self.thread_of(record, false);
                 sink.skip(format!("{other} records"));
             }
         }
@@ -184,27 +184,27 @@ impl TranscriptSession {
             _ => Role::User,
         };
         let prompt = role == Role::User && !answers;
-        let spoken = !body.text.is_empty();
-        let thread = self.place(record, prompt);
+        let has_text = !body.text.is_empty();
+        let thread = self.thread_of(record, prompt);
         if body.text.is_empty() && body.parts.is_none() {
             if blocks.iter().any(TranscriptBlock::is_empty_thinking) {
                 sink.skip("thinking blocks that contain only a signature");
             }
         } else {
             let text = text::DecodedText { text: body.text, original: body.parts };
-            self.say(record, &thread, role, text, at);
+            self.push_message(record, &thread, role, text, at);
         }
         for block in &blocks {
             self.tool(block, record, &thread, at);
         }
         // The records of one answer share its stop reason; its text is the last of them.
-        let ends = message.stop_reason.as_deref() == Some("end_turn") && spoken;
-        if role == Role::Assistant && ends && !record.is_sidechain {
+        let ends_turn = message.stop_reason.as_deref() == Some("end_turn") && has_text;
+        if role == Role::Assistant && ends_turn && !record.is_sidechain {
             self.entries.push(Entry::turn_end(thread));
         }
     }
 
-    fn say(
+    fn push_message(
         &mut self,
         record: &TranscriptRecord<'_>,
         thread: &ThreadName,
@@ -216,7 +216,8 @@ impl TranscriptSession {
         message.parts = body.original;
         if let Some(uuid) = &record.uuid {
             let id = external(uuid);
-            self.places.insert(uuid.clone(), (thread.clone(), ForkPoint::External(id.clone())));
+            self.thread_positions
+                .insert(uuid.clone(), (thread.clone(), ForkPoint::External(id.clone())));
             message.external_id = Some(id);
         }
         self.entries.push(Entry::message(thread.clone(), message));
@@ -263,8 +264,8 @@ impl TranscriptSession {
         let queued = attachment.filter(|attachment| attachment.kind == "queued_command");
         match queued.and_then(|queued| queued.prompt) {
             Some(prompt) if !is_inserted(&prompt) => {
-                let thread = self.place(record, false);
-                self.say(
+                let thread = self.thread_of(record, false);
+                self.push_message(
                     record,
                     &thread,
                     Role::User,
@@ -273,7 +274,7 @@ impl TranscriptSession {
                 );
             }
             _ => {
-                self.place(record, false);
+                self.thread_of(record, false);
                 sink.skip("attachment records");
             }
         }
@@ -281,12 +282,13 @@ impl TranscriptSession {
 
     /// Determines the thread of a record: that of its parent, unless the record is a second
     /// prompt after the same parent or starts a sub-agent.
-    fn place(&mut self, record: &TranscriptRecord<'_>, prompt: bool) -> ThreadName {
+    fn thread_of(&mut self, record: &TranscriptRecord<'_>, prompt: bool) -> ThreadName {
         let parent = record.parent_uuid.as_ref().or(record.logical_parent_uuid.as_ref());
-        let above = parent.and_then(|parent| self.places.get(parent).cloned());
-        let (mut name, mut last) = above.clone().unwrap_or((ThreadName::main(), ForkPoint::Start));
+        let parent_position = parent.and_then(|parent| self.thread_positions.get(parent).cloned());
+        let (mut name, mut last) =
+            parent_position.clone().unwrap_or((ThreadName::main(), ForkPoint::Start));
         let of_agent = record.is_sidechain || record.agent_id.is_some();
-        if of_agent && above.is_none_or(|(name, _)| name.is_main()) {
+        if of_agent && parent_position.is_none_or(|(name, _)| name.is_main()) {
             name = match &record.agent_id {
                 Some(agent) => thread(&format!("agent-{agent}")),
                 None => {
@@ -294,8 +296,11 @@ impl TranscriptSession {
                     thread(&format!("agent-{}", self.sidechains))
                 }
             };
-            let left = self.latest.as_ref().and_then(|latest| self.places.get(latest).cloned());
-            if let Some((parent, after)) = left.filter(|_| self.agents.insert(name.clone())) {
+            let position_left =
+                self.latest.as_ref().and_then(|latest| self.thread_positions.get(latest).cloned());
+            if let Some((parent, after)) =
+                position_left.filter(|_| self.agents.insert(name.clone()))
+            {
                 self.entries
                     .push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
             }
@@ -312,7 +317,7 @@ impl TranscriptSession {
             last = ForkPoint::Start;
         }
         if let Some(uuid) = &record.uuid {
-            self.places.insert(uuid.clone(), (name.clone(), last));
+            self.thread_positions.insert(uuid.clone(), (name.clone(), last));
             if !of_agent {
                 self.latest = Some(uuid.clone());
             }

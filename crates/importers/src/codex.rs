@@ -56,34 +56,34 @@ struct RolloutItem<'a> {
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let mut rollout = Rollout::default();
-    let spoken = source.lines().any(|(_, line)| is_spoken_item(line));
+    let has_spoken_items = source.lines().any(|(_, line)| is_spoken_item(line));
     let mut at = source.modified;
-    for (place, record) in text::records::<RolloutLine<'_>>(source, sink)?.into_iter().enumerate() {
+    for (index, record) in text::records::<RolloutLine<'_>>(source, sink)?.into_iter().enumerate() {
         let text::NumberedRecord { number, line: text, value: line } = record;
         at = line.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(at);
-        let here = LinePosition { number, at };
+        let position = LinePosition { number, at };
         match (line.kind.as_deref(), line.payload) {
             (Some("session_meta"), Some(payload)) => rollout.meta(payload),
             (Some("response_item"), Some(payload)) => {
-                rollout.item(&text::parse(payload.get())?, here, sink);
+                rollout.item(&text::parse(payload.get())?, position, sink);
             }
             (Some("event_msg"), Some(payload)) => {
-                rollout.event(&text::parse(payload.get())?, here, spoken, sink);
+                rollout.event(&text::parse(payload.get())?, position, has_spoken_items, sink);
             }
             (Some("compacted"), Some(payload)) => {
-                rollout.summary(&text::parse(payload.get())?, here, sink);
+                rollout.summary(&text::parse(payload.get())?, position, sink);
             }
             (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
-            (Some(_), None) => rollout.item(&text::parse(text)?, here, sink),
-            (None, _) if rollout.id.is_none() && place == 0 => rollout.bare_meta(text, &mut at),
+            (Some(_), None) => rollout.item(&text::parse(text)?, position, sink),
+            (None, _) if rollout.id.is_none() && index == 0 => rollout.bare_meta(text, &mut at),
             (None, _) => sink.skip("state records"),
         }
     }
     let id = rollout.id.unwrap_or_else(|| stem(&source.path));
-    let mut found = ImportedConversation::named(Format::Codex, &id);
-    found.about.cwd = rollout.cwd;
-    rollout.entries.into_iter().for_each(|kind| found.push(kind));
-    sink.emit(found)
+    let mut imported = ImportedConversation::named(Format::Codex, &id);
+    imported.conversation.cwd = rollout.cwd;
+    rollout.entries.into_iter().for_each(|kind| imported.push(kind));
+    sink.emit(imported)
 }
 
 /// Whether a line is a response item with a message.
@@ -120,30 +120,30 @@ impl Rollout {
         self.id = meta.id;
     }
 
-    fn item(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
+    fn item(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
         match item.kind.as_str() {
-            "message" => self.message(item, here, sink),
-            "reasoning" => self.reasoning(item, here, sink),
+            "message" => self.message(item, position, sink),
+            "reasoning" => self.reasoning(item, position, sink),
             "function_call"
             | "custom_tool_call"
             | "local_shell_call"
             | "web_search_call"
             | "tool_search_call"
-            | "image_generation_call" => self.call(item, here),
+            | "image_generation_call" => self.call(item, position),
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let Some(id) = &item.call_id else { return sink.skip("outputs without a call") };
                 let outcome = outcome(item.output);
                 self.entries.push(EntryKind::ToolResult {
                     call: self.ids.result(id),
                     outcome,
-                    at: here.at,
+                    at: position.at,
                 });
             }
             other => sink.skip(format!("{other} items")),
         }
     }
 
-    fn message(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
+    fn message(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
         let DecodedText { text, original } = item.content.map(content).unwrap_or_default();
         if text.is_empty() && original.is_none() {
             return sink.skip("empty messages");
@@ -156,39 +156,50 @@ impl Rollout {
         if self.cwd.is_none() {
             self.cwd = between(&text, "<cwd>", "</cwd>");
         }
-        self.say(role, text, original, here);
+        self.push_message(role, text, original, position);
     }
 
-    fn say(&mut self, role: Role, text: String, parts: Option<Json>, here: LinePosition) {
-        let mut message = NewMessage::new(role, text, here.at);
+    fn push_message(
+        &mut self,
+        role: Role,
+        text: String,
+        parts: Option<Json>,
+        position: LinePosition,
+    ) {
+        let mut message = NewMessage::new(role, text, position.at);
         message.parts = parts;
-        message.external_id = Some(external(&format!("line-{}", here.number)));
+        message.external_id = Some(external(&format!("line-{}", position.number)));
         self.entries.push(EntryKind::Message(message));
     }
 
     /// Keeps readable reasoning as the parts of a message without text.
-    fn reasoning(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
+    fn reasoning(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
         let readable = [item.summary, item.content]
             .into_iter()
             .flatten()
             .find(|raw| !content(raw).text.is_empty());
         match readable {
-            Some(raw) => self.say(Role::Assistant, String::new(), Some(Json::from_raw(raw)), here),
+            Some(raw) => self.push_message(
+                Role::Assistant,
+                String::new(),
+                Some(Json::from_raw(raw)),
+                position,
+            ),
             None => sink.skip("reasoning that is encrypted or empty"),
         }
     }
 
     /// The summary that replaces compacted history.
-    fn summary(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
+    fn summary(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
         match item.message.and_then(text::string).filter(|text| !text.text.is_empty()) {
-            Some(text) => self.say(Role::System, text.text, text.original, here),
+            Some(text) => self.push_message(Role::System, text.text, text.original, position),
             None => sink.skip("compacted records"),
         }
     }
 
-    fn call(&mut self, item: &RolloutItem<'_>, here: LinePosition) {
+    fn call(&mut self, item: &RolloutItem<'_>, position: LinePosition) {
         let id = item.call_id.clone().or_else(|| item.id.clone());
-        let id = id.unwrap_or_else(|| format!("line-{}", here.number));
+        let id = id.unwrap_or_else(|| format!("line-{}", position.number));
         let args = match (item.arguments, item.input.or(item.action)) {
             (Some(raw), _) => {
                 text::string(raw).map_or_else(|| Json::from_raw(raw), |t| args_of(&t.text))
@@ -208,7 +219,7 @@ impl Rollout {
             name: item.name.clone().unwrap_or(fallback),
             args,
             outcome,
-            at: here.at,
+            at: position.at,
             external_id: Some(self.ids.call(&id)),
         }));
     }
@@ -216,8 +227,8 @@ impl Rollout {
     fn event(
         &mut self,
         event: &RolloutItem<'_>,
-        here: LinePosition,
-        spoken: bool,
+        position: LinePosition,
+        has_spoken_items: bool,
         sink: &mut Sink<'_>,
     ) {
         let role = match event.kind.as_str() {
@@ -227,7 +238,9 @@ impl Rollout {
             other => return sink.skip(format!("{other} events")),
         };
         match event.message.and_then(text::string) {
-            Some(text) if !spoken => self.say(role, text.text, text.original, here),
+            Some(text) if !has_spoken_items => {
+                self.push_message(role, text.text, text.original, position);
+            }
             _ => sink.skip("events that repeat a message"),
         }
     }

@@ -162,7 +162,7 @@ impl Console {
             ConsoleBlock::Call { name, args, results } => {
                 let result = results.join("\n").trim_end().to_owned();
                 let failed = ["Error:", "Interrupted by user", "User rejected", "No ("];
-                let success = !failed.iter().any(|mark| result.starts_with(mark));
+                let success = !failed.iter().any(|marker| result.starts_with(marker));
                 let outcome = ToolResult {
                     result: Json::string(&result),
                     success: Some(success),
@@ -191,9 +191,9 @@ fn call(text: &str) -> Option<(&str, &str)> {
         return Some((name, args));
     }
     if let Some((name, args)) = text.split_once('(') {
-        let named = name.chars().next().is_some_and(char::is_uppercase)
+        let is_tool_name = name.chars().next().is_some_and(char::is_uppercase)
             && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        return named.then_some((name, args));
+        return is_tool_name.then_some((name, args));
     }
     matches!(text.trim_end(), "Update Todos" | "Read Todos").then_some((text.trim_end(), ""))
 }

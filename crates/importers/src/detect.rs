@@ -90,8 +90,9 @@ impl Peek {
 
 /// Whether a record is a Treering line without a header: a Treering `message` has a role and a
 /// text.
-fn is_own(kind: &str, says: bool) -> bool {
-    matches!(kind, "conversation" | "thread" | "tool_call" | "turn") || (kind == "message" && says)
+fn is_own(kind: &str, has_text: bool) -> bool {
+    matches!(kind, "conversation" | "thread" | "tool_call" | "turn")
+        || (kind == "message" && has_text)
 }
 
 /// Detects the format of a source. Returns `None` if it is unknown.
@@ -105,10 +106,10 @@ pub fn detect(source: &SourceFile) -> Option<Format> {
         let lines = source.lines().take(50).filter_map(|(_, line)| text::parse::<Peek>(line).ok());
         lines.into_iter().find_map(|peek| peek.format())
     };
-    let whole = || text::parse::<Peek>(&source.text).ok().and_then(|peek| peek.format());
+    let whole_file = || text::parse::<Peek>(&source.text).ok().and_then(|peek| peek.format());
     let array = || {
         let peeks = text::parse::<Vec<Peek>>(&source.text).ok()?;
         peeks.into_iter().find_map(|peek| peek.format())
     };
-    if start.starts_with('[') { array() } else { by_line().or_else(whole) }
+    if start.starts_with('[') { array() } else { by_line().or_else(whole_file) }
 }

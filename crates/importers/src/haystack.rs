@@ -22,17 +22,17 @@ struct HaystackTurn {
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let haystack: HaystackFile = serde_json::from_str(&source.text)?;
-    let mut found = ImportedConversation::named(Format::Haystack, &haystack.haystack);
+    let mut imported = ImportedConversation::named(Format::Haystack, &haystack.haystack);
     // Two haystacks may share a name but differ in content.
-    found.identity = Identity::ByContent;
-    found.about.title = Some(haystack.haystack);
-    found.about.title_source = TitleSource::Source;
+    imported.identity = Identity::ByContent;
+    imported.conversation.title = Some(haystack.haystack);
+    imported.conversation.title_source = TitleSource::Source;
     for turn in haystack.turns {
         let at = turn.ts.map(|ts| ts.parse()).transpose()?.unwrap_or(source.modified);
         let mut message = NewMessage::new(turn.role.parse()?, turn.text, at);
         message.author = turn.author;
         message.external_id = Some(external(&turn.id));
-        found.push(EntryKind::Message(message));
+        imported.push(EntryKind::Message(message));
     }
-    sink.emit(found)
+    sink.emit(imported)
 }

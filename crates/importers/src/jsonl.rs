@@ -45,8 +45,8 @@ struct ConversationLine {
     slug: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    naming: Option<String>,
+    #[serde(alias = "naming", skip_serializing_if = "Option::is_none")]
+    title_source: Option<String>,
     participants: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cwd: Option<String>,
@@ -204,13 +204,13 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
         Some("tool_call") => {
             let line: ToolCallLine<'_> = serde_json::from_str(text)?;
             let thread = thread(line.thread.as_deref())?;
-            one(thread, EntryKind::ToolCall(tool_call(line, now)?))
+            one_entry(thread, EntryKind::ToolCall(tool_call(line, now)?))
         }
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
         Some("turn_end") => {
             let line: TurnEndLine = serde_json::from_str(text)?;
-            one(thread(line.thread.as_deref())?, EntryKind::TurnEnd)
+            one_entry(thread(line.thread.as_deref())?, EntryKind::TurnEnd)
         }
         None if role.is_some() && body.is_some() => message(serde_json::from_str(text)?, now),
         None if role.is_some() => {
@@ -223,7 +223,7 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
     }
 }
 
-fn one(thread: ThreadName, kind: EntryKind) -> Result<JsonLine, ImportError> {
+fn one_entry(thread: ThreadName, kind: EntryKind) -> Result<JsonLine, ImportError> {
     Ok(JsonLine::Entries(vec![Entry { thread, kind }]))
 }
 
@@ -246,13 +246,14 @@ fn json(raw: Option<&RawValue>, field: NullField, nulls: &[NullField]) -> Option
 
 fn conversation(line: ConversationLine) -> Result<JsonLine, ImportError> {
     let id = line.id.as_deref().map(str::parse::<ConversationId>).transpose()?;
-    let naming = line.naming.as_deref().map(str::parse).transpose()?.unwrap_or(TitleSource::Source);
+    let title_source =
+        line.title_source.as_deref().map(str::parse).transpose()?.unwrap_or(TitleSource::Source);
     Ok(JsonLine::Conversation(Box::new(NewConversation {
         id,
         external_id: external(line.external_id)?,
         slug: line.slug,
         title: line.title,
-        title_source: naming,
+        title_source,
         participants: line.participants,
         cwd: line.cwd,
         project_path: line.project_path,
@@ -265,7 +266,7 @@ fn conversation(line: ConversationLine) -> Result<JsonLine, ImportError> {
 fn fork(line: &ThreadLine) -> Result<JsonLine, ImportError> {
     let after = line.fork_idx.map_or(ForkPoint::Start, |idx| ForkPoint::Position(MessageIdx(idx)));
     let parent = thread(line.parent.as_deref())?;
-    one(ThreadName::new(line.name.clone())?, EntryKind::Fork { parent, after })
+    one_entry(ThreadName::new(line.name.clone())?, EntryKind::Fork { parent, after })
 }
 
 fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
@@ -279,7 +280,7 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
     };
-    one(thread(line.thread.as_deref())?, EntryKind::Message(message))
+    one_entry(thread(line.thread.as_deref())?, EntryKind::Message(message))
 }
 
 fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, ImportError> {
@@ -301,7 +302,7 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<JsonLine, Imp
         duration_ms: line.duration_ms,
     };
     let (call, at) = (ExternalId::new(line.call)?, at(line.at.as_deref(), now)?);
-    one(thread(line.thread.as_deref())?, EntryKind::ToolResult { call, outcome, at })
+    one_entry(thread(line.thread.as_deref())?, EntryKind::ToolResult { call, outcome, at })
 }
 
 /// A whole turn: the user's message, the tool calls and the answer.
@@ -356,7 +357,7 @@ fn conversation_line(it: &Conversation) -> Result<String, serde_json::Error> {
         id: Some(it.id.to_string()),
         slug: Some(it.slug.clone()),
         title: it.title.clone(),
-        naming: Some(it.title_source.as_str().into()),
+        title_source: Some(it.title_source.as_str().into()),
         participants: it.participants.clone(),
         cwd: it.cwd.clone(),
         project_path: it.project_path.clone(),

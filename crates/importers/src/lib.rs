@@ -168,7 +168,7 @@ pub enum Identity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedConversation {
     /// The metadata of the conversation.
-    pub about: NewConversation,
+    pub conversation: NewConversation,
     /// The kind of identity.
     pub identity: Identity,
     /// The entries, in source order.
@@ -179,8 +179,8 @@ impl ImportedConversation {
     /// An empty conversation with the id `name` at its source.
     pub fn named(format: Format, name: &str) -> Self {
         let external_id = Some(external(&format!("{}:{name}", format.as_str())));
-        let about = NewConversation { external_id, ..NewConversation::default() };
-        Self { about, identity: Identity::Named, entries: Vec::new() }
+        let conversation = NewConversation { external_id, ..NewConversation::default() };
+        Self { conversation, identity: Identity::Named, entries: Vec::new() }
     }
 
     /// A complete conversation without an id, identified by its first message that is not a
@@ -245,8 +245,8 @@ impl<'a> Sink<'a> {
     }
 
     /// Counts a skipped record under a reason.
-    pub fn skip(&mut self, why: impl Into<String>) {
-        *self.skipped.entry(why.into()).or_default() += 1;
+    pub fn skip(&mut self, reason: impl Into<String>) {
+        *self.skipped.entry(reason.into()).or_default() += 1;
     }
 
     /// The number of skipped records by reason.

@@ -26,9 +26,9 @@ struct LocomoTurn {
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let samples: Vec<Sample<'_>> = serde_json::from_str(&source.text)?;
     for sample in samples {
-        let mut found = ImportedConversation::named(Format::Locomo, &sample.sample_id);
-        found.about.title = Some(sample.sample_id.clone());
-        found.about.title_source = TitleSource::Source;
+        let mut imported = ImportedConversation::named(Format::Locomo, &sample.sample_id);
+        imported.conversation.title = Some(sample.sample_id.clone());
+        imported.conversation.title_source = TitleSource::Source;
         let field = |name: &str| -> Option<String> {
             sample.conversation.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok())
         };
@@ -44,11 +44,11 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
             let date = field(&format!("session_{number}_date_time")).unwrap_or_default();
             clock = Timestamp::parse_with("%I:%M %p on %d %B, %Y", &date).unwrap_or(clock);
             for raw in serde_json::from_str::<Vec<&RawValue>>(session.get())? {
-                found.push(EntryKind::Message(message(raw, &first, clock)?));
+                imported.push(EntryKind::Message(message(raw, &first, clock)?));
                 clock = clock.plus_micros(30_000_000);
             }
         }
-        sink.emit(found)?;
+        sink.emit(imported)?;
     }
     Ok(())
 }

@@ -22,11 +22,11 @@ struct LongMemEvalSourceTurn {
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let instances: Vec<Instance> = serde_json::from_str(&source.text)?;
     for instance in instances {
-        let mut found = ImportedConversation::named(Format::LongMemEval, &instance.question_id);
-        found.about.title = Some(format!("longmemeval {}", instance.question_id));
-        found.about.title_source = TitleSource::Source;
+        let mut imported = ImportedConversation::named(Format::LongMemEval, &instance.question_id);
+        imported.conversation.title = Some(format!("longmemeval {}", instance.question_id));
+        imported.conversation.title_source = TitleSource::Source;
         let dates =
-            instance.haystack_dates.iter().map(|date| moment(date).unwrap_or(source.modified));
+            instance.haystack_dates.iter().map(|date| parse_date(date).unwrap_or(source.modified));
         let mut sessions: Vec<_> =
             dates.zip(instance.haystack_session_ids).zip(instance.haystack_sessions).collect();
         sessions.sort_by_key(|((at, _), _)| *at);
@@ -34,17 +34,17 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
             for (number, turn) in turns.into_iter().enumerate() {
                 let mut message = NewMessage::new(turn.role.parse()?, turn.content, at);
                 message.external_id = Some(external(&format!("{id}#{number}")));
-                found.push(EntryKind::Message(message));
+                imported.push(EntryKind::Message(message));
                 at = at.plus_micros(30_000_000);
             }
         }
-        sink.emit(found)?;
+        sink.emit(imported)?;
     }
     Ok(())
 }
 
 /// Parses `2023/06/28 (Wed) 20:07`.
-fn moment(date: &str) -> Option<Timestamp> {
+fn parse_date(date: &str) -> Option<Timestamp> {
     let (day, rest) = date.split_once(' ')?;
     let time = rest.rsplit(' ').next()?;
     Timestamp::parse_with("%Y/%m/%d %H:%M", &format!("{day} {time}"))

@@ -51,13 +51,13 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         ));
     };
     let entries = entries.into_iter().map(Entry::from).collect();
-    let mut found = ImportedConversation::unnamed(Format::Markdown, entries);
-    if let Some(found) = &mut found {
-        found.about.title = front.title;
-        found.about.title_source = TitleSource::Source;
-        found.about.cwd = console::cwd(&source.text);
+    let mut imported = ImportedConversation::unnamed(Format::Markdown, entries);
+    if let Some(imported) = &mut imported {
+        imported.conversation.title = front.title;
+        imported.conversation.title_source = TitleSource::Source;
+        imported.conversation.cwd = console::cwd(&source.text);
     }
-    sink.emit_unnamed(found)
+    sink.emit_unnamed(imported)
 }
 
 /// The metadata before the first speaker.
@@ -103,11 +103,11 @@ fn style_of(text: &str) -> Option<Style> {
         .filter_map(|(line, _)| marker(line))
         .map(|marker| (marker.style, marker.role))
         .collect();
-    let both = |style: Style| {
+    let has_both_speakers = |style: Style| {
         let has = |role: Role| markers.contains(&(style, role));
         has(Role::User) && has(Role::Assistant)
     };
-    markers.iter().map(|(style, _)| *style).find(|style| both(*style))
+    markers.iter().map(|(style, _)| *style).find(|style| has_both_speakers(*style))
 }
 
 /// The lines, and whether each is inside a fenced block or a `<details>` element.
@@ -116,20 +116,20 @@ fn outside_fences(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut folded = false;
     text.lines().map(move |line| {
         let trimmed = line.trim_start();
-        let mark: String = trimmed.chars().take_while(|c| matches!(c, '`' | '~')).collect();
-        let fences = mark.len() >= 3 && line.len() - trimmed.len() < 4;
+        let fence_mark: String = trimmed.chars().take_while(|c| matches!(c, '`' | '~')).collect();
+        let is_fence = fence_mark.len() >= 3 && line.len() - trimmed.len() < 4;
         match &fence {
             Some(open) => {
-                if fences
-                    && mark.starts_with(open.as_str())
-                    && trimmed[mark.len()..].trim().is_empty()
+                if is_fence
+                    && fence_mark.starts_with(open.as_str())
+                    && trimmed[fence_mark.len()..].trim().is_empty()
                 {
                     fence = None;
                 }
                 (line, true)
             }
-            None if fences => {
-                fence = Some(mark);
+            None if is_fence => {
+                fence = Some(fence_mark);
                 (line, true)
             }
             None => {
@@ -185,10 +185,10 @@ fn speaker<'a>(name: &'a str, rest: &'a str, style: Style) -> Option<Marker<'a>>
     let name = name.trim().trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end();
     let (full, extra) = name.find(['(', '—']).map_or((name, ""), |at| name.split_at(at));
     // `Agent - sidechain`, `Tool: search`
-    let (bare, detail) =
+    let (role_name, detail) =
         full.split_once(" - ").or_else(|| full.split_once(':')).unwrap_or((full, ""));
-    let role = role_of(bare)?;
-    let name = if role == Role::Tool { detail.trim() } else { bare.trim() };
+    let role = role_of(role_name)?;
+    let name = if role == Role::Tool { detail.trim() } else { role_name.trim() };
     Some(Marker { style, role, name, at: time_in(extra), rest })
 }
 

@@ -59,24 +59,24 @@ struct Wrapper<'a> {
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     if let Ok(messages) = text::parse::<Vec<&RawValue>>(&source.text) {
-        return give(messages, None, source, sink);
+        return emit(messages, None, source, sink);
     }
     if let Ok(wrapper) = text::parse::<Wrapper<'_>>(&source.text) {
-        return give(wrapper.messages, wrapper.title, source, sink);
+        return emit(wrapper.messages, wrapper.title, source, sink);
     }
     let mut loose = Vec::new();
     for (number, line) in source.lines() {
         if let Ok(wrapper) = text::parse::<Wrapper<'_>>(line) {
-            give(wrapper.messages, wrapper.title, source, sink)?;
+            emit(wrapper.messages, wrapper.title, source, sink)?;
         } else {
             let message = text::parse::<&RawValue>(line);
             loose.push(message.map_err(|error| ImportError(format!("line {number}: {error}")))?);
         }
     }
-    if loose.is_empty() { Ok(()) } else { give(loose, None, source, sink) }
+    if loose.is_empty() { Ok(()) } else { emit(loose, None, source, sink) }
 }
 
-fn give(
+fn emit(
     messages: Vec<&RawValue>,
     title: Option<String>,
     source: &SourceFile,
@@ -91,12 +91,12 @@ fn give(
     for raw in messages {
         reader.message(raw, source.modified, sink)?;
     }
-    let mut found = ImportedConversation::unnamed(Format::OpenAi, reader.entries);
-    if let Some(found) = &mut found {
-        found.about.title_source = TitleSource::Source;
-        found.about.title = title;
+    let mut imported = ImportedConversation::unnamed(Format::OpenAi, reader.entries);
+    if let Some(imported) = &mut imported {
+        imported.conversation.title_source = TitleSource::Source;
+        imported.conversation.title = title;
     }
-    sink.emit_unnamed(found)
+    sink.emit_unnamed(imported)
 }
 
 struct OpenAiReader {
@@ -119,7 +119,7 @@ impl OpenAiReader {
             sink.skip("entries without a role");
             return Ok(());
         };
-        let at = message.timestamp.as_ref().and_then(moment).unwrap_or(modified);
+        let at = message.timestamp.as_ref().and_then(parse_time).unwrap_or(modified);
         if matches!(role, "tool" | "function") {
             self.result(&message, at);
             return Ok(());
@@ -205,18 +205,21 @@ pub(super) fn content(raw: &RawValue) -> DecodedText {
         return DecodedText { text: String::new(), original: Some(Json::from_raw(raw)) };
     };
     let mut texts = Vec::new();
-    let mut plain = true;
+    let mut is_plain_text = true;
     for part in parts {
-        plain &= matches!(part.kind.as_str(), "text" | "input_text" | "output_text");
+        is_plain_text &= matches!(part.kind.as_str(), "text" | "input_text" | "output_text");
         if let Some(DecodedText { text, original }) = part.text.and_then(text::string) {
-            plain &= original.is_none();
+            is_plain_text &= original.is_none();
             texts.push(text);
         }
     }
-    DecodedText { text: texts.join("\n\n"), original: (!plain).then(|| Json::from_raw(raw)) }
+    DecodedText {
+        text: texts.join("\n\n"),
+        original: (!is_plain_text).then(|| Json::from_raw(raw)),
+    }
 }
 
-fn moment(value: &serde_json::Value) -> Option<Timestamp> {
+fn parse_time(value: &serde_json::Value) -> Option<Timestamp> {
     match value {
         serde_json::Value::Number(seconds) => {
             let seconds = seconds.as_f64()?;
@@ -267,26 +270,27 @@ struct LineFields {
 /// content; rejects one without any content field.
 pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, ImportError> {
     let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
-    let given = |value: &RawValue| !matches!(value.get(), "null" | "[]");
+    let is_set = |value: &RawValue| !matches!(value.get(), "null" | "[]");
     if let Some((key, _)) =
-        keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && given(value))
+        keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && is_set(value))
     {
         return Err(ImportError(format!(
             "unknown field `{key}`; the allowed fields are {}",
             FIELDS.join(", ")
         )));
     }
-    let place: LineFields = text::parse(raw.get())?;
-    let at = place.at.map_or(Ok(at), |at| at.parse())?;
-    let thread: ThreadName = place.thread.map(ThreadName::new).transpose()?.unwrap_or_default();
+    let line_fields: LineFields = text::parse(raw.get())?;
+    let at = line_fields.at.map_or(Ok(at), |at| at.parse())?;
+    let thread: ThreadName =
+        line_fields.thread.map(ThreadName::new).transpose()?.unwrap_or_default();
     let mut reader = OpenAiReader {
         ids: CallIds::default(),
         last_function: None,
         calls: 0,
         entries: Vec::new(),
     };
-    let mut nowhere = |_: ImportedConversation| Ok(());
-    reader.message(raw, at, &mut Sink::new(&mut nowhere))?;
+    let mut discard = |_: ImportedConversation| Ok(());
+    reader.message(raw, at, &mut Sink::new(&mut discard))?;
     let message: OpenAiMessage<'_> = text::parse(raw.get())?;
     if reader.entries.is_empty() {
         let role = message.role.as_deref().filter(|_| keys.contains_key("content"));

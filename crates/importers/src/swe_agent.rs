@@ -96,22 +96,23 @@ impl SweAgentReader {
         match entry.role.as_str() {
             "assistant" => self.answer(entry),
             "tool" => {
-                let named = entry.tool_call_ids.as_ref().and_then(|ids| ids.first()).cloned();
-                self.open = named.or_else(|| self.open.take());
+                let call_id = entry.tool_call_ids.as_ref().and_then(|ids| ids.first()).cloned();
+                self.open = call_id.or_else(|| self.open.take());
                 self.observe(entry.content, None);
             }
             "user" if self.open.is_some() => self.observe(entry.content, None),
             role => {
                 let role = if role == "system" { Role::System } else { Role::User };
-                self.say(role, entry.content.map(content).unwrap_or_default());
+                self.push_message(role, entry.content.map(content).unwrap_or_default());
             }
         }
     }
 
     fn answer(&mut self, entry: &HistoryItem<'_>) {
         let mut body = entry.content.map(content).unwrap_or_default();
-        let acts = entry.action.is_some() || entry.tool_calls.is_some();
-        if let Some(thought) = entry.thought.as_ref().filter(|thought| acts && !thought.is_empty())
+        let has_action = entry.action.is_some() || entry.tool_calls.is_some();
+        if let Some(thought) =
+            entry.thought.as_ref().filter(|thought| has_action && !thought.is_empty())
         {
             // The content repeats the thought followed by the action, which becomes a tool call.
             if *thought != body.text {
@@ -119,7 +120,7 @@ impl SweAgentReader {
                 body.text.clone_from(thought);
             }
         }
-        self.say(Role::Assistant, body);
+        self.push_message(Role::Assistant, body);
         let calls = entry.tool_calls.as_deref().unwrap_or_default();
         for call in calls {
             let args = match call.function.arguments {
@@ -139,7 +140,7 @@ impl SweAgentReader {
 
     fn step(&mut self, step: &TrajectoryStep<'_>) {
         let text = step.thought.clone().unwrap_or_default();
-        self.say(Role::Assistant, DecodedText { text, original: None });
+        self.push_message(Role::Assistant, DecodedText { text, original: None });
         self.action(step.action.as_deref().unwrap_or_default());
         self.observe(step.observation, step.execution_time);
     }
@@ -170,7 +171,7 @@ impl SweAgentReader {
         self.entries.push(kind.into());
     }
 
-    fn say(&mut self, role: Role, body: DecodedText) {
+    fn push_message(&mut self, role: Role, body: DecodedText) {
         if body.text.is_empty() && body.original.is_none() {
             return;
         }

@@ -45,10 +45,10 @@ pub(super) fn records<'a, T: Deserialize<'a>>(
 ) -> Result<Vec<NumberedRecord<'a, T>>, ImportError> {
     let lines: Vec<(usize, &str)> = source.lines().collect();
     let mut records = Vec::with_capacity(lines.len());
-    for (place, (number, line)) in lines.iter().enumerate() {
+    for (index, (number, line)) in lines.iter().enumerate() {
         match parse(line) {
             Ok(value) => records.push(NumberedRecord { number: *number, line, value }),
-            Err(_) if place > 0 && place + 1 == lines.len() => {
+            Err(_) if index > 0 && index + 1 == lines.len() => {
                 sink.skip("last line, still being written");
             }
             Err(error) => return Err(ImportError(format!("line {number}: {error}"))),

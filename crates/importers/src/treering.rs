@@ -15,32 +15,36 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
             .map_err(|error| ImportError(format!("line {number}: {error}")))?;
         match line {
             JsonLine::Header => {}
-            JsonLine::Conversation(about) => {
-                give(current.take(), sink)?;
-                current = Some((*about, Vec::new()));
+            JsonLine::Conversation(conversation) => {
+                emit(current.take(), sink)?;
+                current = Some((*conversation, Vec::new()));
             }
             JsonLine::Entries(entries) => current.get_or_insert_default().1.extend(entries),
         }
     }
-    give(current, sink)
+    emit(current, sink)
 }
 
-fn give(conversation: Option<PendingConversation>, sink: &mut Sink<'_>) -> Result<(), ImportError> {
-    let Some((about, entries)) = conversation else { return Ok(()) };
-    if about.id.is_some() {
+fn emit(pending: Option<PendingConversation>, sink: &mut Sink<'_>) -> Result<(), ImportError> {
+    let Some((conversation, entries)) = pending else { return Ok(()) };
+    if conversation.id.is_some() {
         return sink.emit_even_if_empty(ImportedConversation {
-            about,
+            conversation,
             identity: Identity::ByPosition,
             entries,
         });
     }
-    if about.external_id.is_some() {
-        return sink.emit(ImportedConversation { about, identity: Identity::ByPosition, entries });
+    if conversation.external_id.is_some() {
+        return sink.emit(ImportedConversation {
+            conversation,
+            identity: Identity::ByPosition,
+            entries,
+        });
     }
-    let mut found = ImportedConversation::unnamed(Format::Treering, entries);
-    if let Some(found) = &mut found {
-        let external_id = found.about.external_id.take();
-        found.about = NewConversation { external_id, ..about };
+    let mut imported = ImportedConversation::unnamed(Format::Treering, entries);
+    if let Some(imported) = &mut imported {
+        let external_id = imported.conversation.external_id.take();
+        imported.conversation = NewConversation { external_id, ..conversation };
     }
-    sink.emit_unnamed(found)
+    sink.emit_unnamed(imported)
 }

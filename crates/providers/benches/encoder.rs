@@ -43,8 +43,8 @@ fn main() {
     for pieces in [10, 50, 200, 256] {
         let text = text(pieces);
         let alone = median(|| drop(encoder.embed(&[&text]).unwrap()), 15);
-        let many = vec![text.as_str(); 64];
-        let together = median(|| drop(encoder.embed(&many).unwrap()), 3) / 64;
-        println!("{pieces} pieces: {alone:?} alone, {together:?} each of 64");
+        let batch = vec![text.as_str(); 64];
+        let per_text = median(|| drop(encoder.embed(&batch).unwrap()), 3) / 64;
+        println!("{pieces} pieces: {alone:?} alone, {per_text:?} each of 64");
     }
 }

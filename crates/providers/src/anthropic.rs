@@ -1,11 +1,13 @@
 //! Anthropic's Messages API.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, FinishReason, Usage};
+use treering_core::chat::{FinishReason, Usage};
 
-use crate::dialect::{ApiRequest, ChatDelta, ChatDialect, Dialect, Header, apart, count, short};
+use crate::dialect::{
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, Header, count, short, split_system,
+};
 use crate::http::Credential;
-use crate::model::{Fields, OptionalField};
+use crate::model::OptionalField;
 
 /// The API version that this code was written for.
 const VERSION: &str = "2023-06-01";
@@ -30,21 +32,15 @@ impl ChatDialect for Anthropic {
         ("tool_choice", &["tool_choice"]),
     ];
 
-    fn post(
-        &self,
-        model: &str,
-        request: &ChatRequest,
-        streams: bool,
-        fields: &Fields,
-    ) -> ApiRequest {
-        let (system, messages) = apart(request);
+    fn post(&self, call: ChatCall<'_>) -> ApiRequest {
+        let ChatCall { model, request, streams, fields } = call;
+        let (system, messages) = split_system(request);
         let messages = messages.map(|(is_model, text)| {
             let role = if is_model { "assistant" } else { "user" };
             json!({"role": role, "content": text})
         });
-        let most = request.max_tokens.unwrap_or(DEFAULT_REPLY_TOKENS);
-        let mut body =
-            json!({"model": model, "max_tokens": most, "messages": messages.collect::<Value>()});
+        let max_tokens = request.max_tokens.unwrap_or(DEFAULT_REPLY_TOKENS);
+        let mut body = json!({"model": model, "max_tokens": max_tokens, "messages": messages.collect::<Value>()});
         if let Some(system) = system {
             body["system"] = system.into();
         }

@@ -3,7 +3,7 @@
 use treering_core::chat::{ChatReply, ChatRequest, FinishReason, Usage};
 use treering_core::{ChatModel, FailedCall, ProviderError, Redactions};
 
-use crate::dialect::{ApiRequest, ChatDelta, ChatDialect};
+use crate::dialect::{ApiRequest, ChatCall, ChatDelta, ChatDialect};
 use crate::http::{Client, HttpCall};
 use crate::model::{Fields, RemoteModel};
 use crate::stream;
@@ -21,7 +21,8 @@ impl<D: ChatDialect> RemoteChat<D> {
     }
 
     fn call(&self, request: &ChatRequest, streams: bool, fields: &Fields) -> HttpCall {
-        let ApiRequest { path, body } = self.dialect.post(&self.model.id, request, streams, fields);
+        let call = ChatCall { model: &self.model.id, request, streams, fields };
+        let ApiRequest { path, body } = self.dialect.post(call);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
         HttpCall { path, headers, body }
     }
@@ -80,7 +81,7 @@ impl<D: ChatDialect> ChatModel for RemoteChat<D> {
     fn stream(
         &self,
         request: &ChatRequest,
-        hear: &mut dyn FnMut(&str),
+        on_text: &mut dyn FnMut(&str),
     ) -> Result<ChatReply, ProviderError> {
         let mut answer = ChatDelta::default();
         let mut take = |line: &str| {
@@ -91,7 +92,7 @@ impl<D: ChatDialect> ChatModel for RemoteChat<D> {
             let piece = self.dialect.parse_chunk(&stream::json(data)?);
             if !piece.text.is_empty() {
                 answer.text.push_str(&piece.text);
-                hear(&piece.text);
+                on_text(&piece.text);
             }
             answer.end = piece.end.or(answer.end);
             // Providers report cumulative counts.

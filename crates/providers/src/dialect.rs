@@ -31,19 +31,24 @@ pub(crate) trait ChatDialect: Dialect {
     const EVENTS: bool = true;
 
     /// Builds the call for a request.
-    fn post(
-        &self,
-        model: &str,
-        request: &ChatRequest,
-        streams: bool,
-        fields: &Fields,
-    ) -> ApiRequest;
+    fn post(&self, call: ChatCall<'_>) -> ApiRequest;
 
     /// Parses a complete answer.
     fn parse_response(&self, body: &Value) -> ChatDelta;
 
     /// Parses one chunk of a stream.
     fn parse_chunk(&self, piece: &Value) -> ChatDelta;
+}
+
+/// A request to a chat model, as a dialect sends it.
+#[derive(Clone, Copy)]
+pub(crate) struct ChatCall<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) request: &'a ChatRequest,
+    /// Whether the answer is streamed.
+    pub(crate) streams: bool,
+    /// The optional fields that the server accepts.
+    pub(crate) fields: &'a Fields,
 }
 
 /// A complete answer, or one chunk of it.
@@ -63,7 +68,7 @@ pub(crate) trait EmbeddingDialect: Dialect {
     /// Fields that a server may reject.
     const OPTIONAL: &'static [OptionalField] = &[];
     /// Maximum number of texts in a call.
-    const MOST: usize;
+    const MAX_TEXTS: usize;
 
     /// Builds the call that embeds `texts`. `dims` requests shorter vectors.
     fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields)
@@ -94,7 +99,9 @@ pub(crate) fn messages(request: &ChatRequest) -> Value {
 
 /// Splits a request into the system text and the other messages, each as a pair: whether the
 /// model wrote it, and its text.
-pub(crate) fn apart(request: &ChatRequest) -> (Option<String>, impl Iterator<Item = (bool, &str)>) {
+pub(crate) fn split_system(
+    request: &ChatRequest,
+) -> (Option<String>, impl Iterator<Item = (bool, &str)>) {
     let is_system = |role: Role| role == Role::System;
     let system = request.messages.iter().filter(|message| is_system(message.role));
     let system: Vec<&str> = system.map(|message| message.text.as_str()).collect();

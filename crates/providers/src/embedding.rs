@@ -18,37 +18,37 @@ pub(crate) struct RemoteEmbedder<D> {
     dialect: D,
     name: String,
     /// Requested dimensions, if they differ from the model's default.
-    asked: Option<usize>,
+    requested_dims: Option<usize>,
     dims: OnceLock<usize>,
 }
 
 impl<D: EmbeddingDialect> RemoteEmbedder<D> {
-    /// Creates an embedder. If neither `asked` nor `usual` gives the dimensions, the first call
+    /// Creates an embedder. If neither `requested_dims` nor `default_dims` gives the dimensions, the first call
     /// determines them. Requested dimensions become part of the name, because vectors of
     /// different lengths must not be compared.
     pub(crate) fn new(
         client: Client,
         model: &str,
         dialect: D,
-        asked: Option<usize>,
-        usual: Option<usize>,
+        requested_dims: Option<usize>,
+        default_dims: Option<usize>,
     ) -> Self {
         let model = RemoteModel::new(client, model);
-        let asked = asked.filter(|asked| Some(*asked) != usual);
-        let name = match asked {
-            Some(asked) => format!("{}@{asked}", model.name),
+        let requested_dims = requested_dims.filter(|dims| Some(*dims) != default_dims);
+        let name = match requested_dims {
+            Some(requested_dims) => format!("{}@{requested_dims}", model.name),
             None => model.name.clone(),
         };
         let dims = OnceLock::new();
-        if let Some(known) = asked.or(usual) {
+        if let Some(known) = requested_dims.or(default_dims) {
             let _ = dims.set(known);
         }
-        Self { model, dialect, name, asked, dims }
+        Self { model, dialect, name, requested_dims, dims }
     }
 
     fn call(&self, texts: &[&str], fields: &Fields) -> HttpCall {
         let ApiRequest { path, body } =
-            self.dialect.post(&self.model.id, texts, self.asked, fields);
+            self.dialect.post(&self.model.id, texts, self.requested_dims, fields);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
         HttpCall { path, headers, body }
     }
@@ -59,15 +59,15 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
         texts: &[&str],
         meter: &dyn Meter,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let most = texts.iter().map(|text| token_upper_bound(text) + 16).sum();
-        let booking = meter.reserve_usage(&self.name, Usage::for_call(most, 0))?;
+        let max_tokens = texts.iter().map(|text| token_upper_bound(text) + 16).sum();
+        let reservation = meter.reserve_usage(&self.name, Usage::for_call(max_tokens, 0))?;
         let answer = self.model.send(D::OPTIONAL, |fields| self.call(texts, fields));
         let answer = answer.inspect_err(|error| {
             let mut call = error.call.as_deref().cloned().unwrap_or_default();
             if call.is_charged {
                 call.usage = Usage::for_call(rough_tokens(texts), 0);
             }
-            meter.settle(booking.clone(), call.usage, &call.redacted);
+            meter.settle(reservation.clone(), call.usage, &call.redacted);
         })?;
         let vectors = self.dialect.vectors(&answer.body);
         // Not every server reports its usage.
@@ -75,7 +75,7 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
             Some((_, tokens)) if tokens > 0 => tokens,
             _ => rough_tokens(texts),
         };
-        meter.settle(booking, Usage::for_call(tokens, 0), &answer.redacted);
+        meter.settle(reservation, Usage::for_call(tokens, 0), &answer.redacted);
         self.check(texts, vectors.map(|(vectors, _)| vectors))
     }
 
@@ -100,8 +100,8 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
                 return Err(client.unusable("an empty vector"));
             }
             if vector.len() != dims {
-                let why = format!("a vector with {} dimensions instead of {dims}", vector.len());
-                return Err(ProviderError::permanent(client.unusable(&why).reason));
+                let reason = format!("a vector with {} dimensions instead of {dims}", vector.len());
+                return Err(ProviderError::permanent(client.unusable(&reason).reason));
             }
             if !normalise(vector) {
                 return Err(client.unusable("a vector of length zero"));
@@ -149,9 +149,9 @@ impl<D: EmbeddingDialect> Embedder for RemoteEmbedder<D> {
         meter: &dyn Meter,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let says_something = |text: &&str| text.chars().any(|c| !c.is_whitespace());
-        let asked: Vec<&str> = texts.iter().copied().filter(says_something).collect();
-        let mut vectors = Vec::with_capacity(asked.len());
-        for some in asked.chunks(D::MOST) {
+        let nonempty: Vec<&str> = texts.iter().copied().filter(says_something).collect();
+        let mut vectors = Vec::with_capacity(nonempty.len());
+        for some in nonempty.chunks(D::MAX_TEXTS) {
             vectors.extend(self.embed_some(some, meter)?);
         }
         if vectors.len() < texts.len() && self.dims.get().is_none() {

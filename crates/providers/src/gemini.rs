@@ -1,11 +1,11 @@
 //! Google's Gemini: content generation, streaming and embeddings.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, FinishReason, Usage};
+use treering_core::chat::{FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, apart, count, rows,
-    short,
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, count, rows,
+    short, split_system,
 };
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
@@ -30,22 +30,17 @@ impl ChatDialect for Gemini {
         ("temperature", &["temperature"]),
     ];
 
-    fn post(
-        &self,
-        model: &str,
-        request: &ChatRequest,
-        streams: bool,
-        fields: &Fields,
-    ) -> ApiRequest {
+    fn post(&self, call: ChatCall<'_>) -> ApiRequest {
+        let ChatCall { model, request, streams, fields } = call;
         let part = |text: &str| json!([{"text": text}]);
-        let (system, messages) = apart(request);
+        let (system, messages) = split_system(request);
         let contents = messages.map(|(is_model, text)| {
             let role = if is_model { "model" } else { "user" };
             json!({"role": role, "parts": part(text)})
         });
         let mut config = json!({});
-        if let Some(most) = request.max_tokens {
-            config["maxOutputTokens"] = most.into();
+        if let Some(max_tokens) = request.max_tokens {
+            config["maxOutputTokens"] = max_tokens.into();
         }
         if let Some(temperature) = request.temperature.filter(|_| fields.accepts("temperature")) {
             config["temperature"] = short(temperature);
@@ -87,8 +82,8 @@ fn without(schema: &mut Value, field: &str) {
 fn text(body: &Value) -> String {
     let parts =
         body["candidates"][0]["content"]["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let spoken = parts.iter().filter(|part| part["thought"] != true);
-    spoken.filter_map(|part| part["text"].as_str()).collect()
+    let answer_parts = parts.iter().filter(|part| part["thought"] != true);
+    answer_parts.filter_map(|part| part["text"].as_str()).collect()
 }
 
 /// Why the answer ended, if it did.
@@ -110,7 +105,7 @@ fn usage(body: &Value) -> Usage {
 }
 
 impl EmbeddingDialect for Gemini {
-    const MOST: usize = 100;
+    const MAX_TEXTS: usize = 100;
 
     fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, _: &Fields) -> ApiRequest {
         let request = |text: &&str| {

@@ -49,9 +49,9 @@ impl RemoteModel {
         &self,
         optional: &[OptionalField],
         call: impl Fn(&Fields) -> HttpCall,
-        hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
+        on_line: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
     ) -> Result<Redactions, ProviderError> {
-        self.with_fewer_fields(optional, |fields| self.client.post_lines(call(fields), hear))
+        self.with_fewer_fields(optional, |fields| self.client.post_lines(call(fields), on_line))
     }
 
     fn with_fewer_fields<T>(

@@ -1,11 +1,11 @@
 //! Ollama's native API.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, FinishReason, Usage};
+use treering_core::chat::{FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages,
-    rows, short,
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count,
+    messages, rows, short,
 };
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
@@ -29,20 +29,15 @@ impl ChatDialect for Ollama {
     const OPTIONAL: &'static [OptionalField] = &[("format", &["format", "grammar", "schema"])];
     const EVENTS: bool = false;
 
-    fn post(
-        &self,
-        model: &str,
-        request: &ChatRequest,
-        streams: bool,
-        fields: &Fields,
-    ) -> ApiRequest {
+    fn post(&self, call: ChatCall<'_>) -> ApiRequest {
+        let ChatCall { model, request, streams, fields } = call;
         let tokens = request.estimated_tokens()
             + u64::from(request.max_tokens.unwrap_or(DEFAULT_REPLY_TOKENS));
         // Ollama silently truncates a prompt that exceeds `num_ctx`, so request enough.
-        let room = (tokens * 5 / 4).div_ceil(ROOM_STEP) * ROOM_STEP;
-        let mut options = json!({"num_ctx": room});
-        if let Some(most) = request.max_tokens {
-            options["num_predict"] = most.into();
+        let context_tokens = (tokens * 5 / 4).div_ceil(ROOM_STEP) * ROOM_STEP;
+        let mut options = json!({"num_ctx": context_tokens});
+        if let Some(max_tokens) = request.max_tokens {
+            options["num_predict"] = max_tokens.into();
         }
         if let Some(temperature) = request.temperature {
             options["temperature"] = short(temperature);
@@ -77,7 +72,7 @@ impl ChatDialect for Ollama {
 }
 
 impl EmbeddingDialect for Ollama {
-    const MOST: usize = 64;
+    const MAX_TEXTS: usize = 64;
 
     fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, _: &Fields) -> ApiRequest {
         let mut body = json!({"model": model, "input": texts, "truncate": true});

@@ -1,11 +1,11 @@
 //! OpenAI and compatible servers: llama.cpp, vLLM, LM Studio, Ollama's compatible endpoint.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, FinishReason, Usage};
+use treering_core::chat::{FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages,
-    numbers, short,
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count,
+    messages, numbers, short,
 };
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
@@ -40,17 +40,12 @@ impl ChatDialect for OpenAi {
         ("stream_options", &["stream_options"]),
     ];
 
-    fn post(
-        &self,
-        model: &str,
-        request: &ChatRequest,
-        streams: bool,
-        fields: &Fields,
-    ) -> ApiRequest {
+    fn post(&self, call: ChatCall<'_>) -> ApiRequest {
+        let ChatCall { model, request, streams, fields } = call;
         let mut body = json!({"model": model, "messages": messages(request)});
         let bound = self.bound.into_iter().find(|name| fields.accepts(name));
-        if let Some((name, most)) = bound.zip(request.max_tokens) {
-            body[name] = most.into();
+        if let Some((name, max_tokens)) = bound.zip(request.max_tokens) {
+            body[name] = max_tokens.into();
         }
         if let Some(temperature) = request.temperature.filter(|_| fields.accepts("temperature")) {
             body["temperature"] = short(temperature);
@@ -80,9 +75,9 @@ impl ChatDialect for OpenAi {
     }
 }
 
-fn delta_of(body: &Value, place: &str) -> ChatDelta {
+fn delta_of(body: &Value, field: &str) -> ChatDelta {
     let choice = &body["choices"][0];
-    let message = &choice[place];
+    let message = &choice[field];
     let refusal = message["refusal"].as_str().filter(|refusal| !refusal.is_empty());
     let end = match (refusal, choice["finish_reason"].as_str()) {
         (Some(_), _) | (None, Some("content_filter")) => Some(FinishReason::Declined),
@@ -105,7 +100,7 @@ fn usage(body: &Value) -> Usage {
 
 impl EmbeddingDialect for OpenAi {
     const OPTIONAL: &'static [OptionalField] = &[("dimensions", &["dimensions"])];
-    const MOST: usize = 64;
+    const MAX_TEXTS: usize = 64;
 
     fn post(
         &self,
@@ -127,8 +122,8 @@ impl EmbeddingDialect for OpenAi {
         let mut vectors = vec![Vec::new(); rows.len()];
         for (at, row) in rows.iter().enumerate() {
             let at = row["index"].as_u64().and_then(|at| usize::try_from(at).ok()).unwrap_or(at);
-            if let Some(place) = vectors.get_mut(at) {
-                *place = numbers(&row["embedding"]);
+            if let Some(slot) = vectors.get_mut(at) {
+                *slot = numbers(&row["embedding"]);
             }
         }
         Some((vectors, usage(body).tokens_in))

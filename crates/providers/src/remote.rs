@@ -60,17 +60,22 @@ pub fn embedder(
     model: &str,
     dims: Option<usize>,
 ) -> Result<Arc<dyn Embedder>, ProviderError> {
-    let plain = model.split(':').next().unwrap_or(model);
-    let usual = KNOWN_DIMS.iter().find(|(name, _)| *name == plain).map(|(_, dims)| *dims);
+    let base_name = model.split(':').next().unwrap_or(model);
+    let default_dims =
+        KNOWN_DIMS.iter().find(|(name, _)| *name == base_name).map(|(_, dims)| *dims);
     Ok(match wire {
         ApiProtocol::OpenAi => {
-            Arc::new(RemoteEmbedder::new(client, model, OpenAi::ITSELF, dims, usual))
+            Arc::new(RemoteEmbedder::new(client, model, OpenAi::ITSELF, dims, default_dims))
         }
         ApiProtocol::Compatible => {
-            Arc::new(RemoteEmbedder::new(client, model, OpenAi::COMPATIBLE, dims, usual))
+            Arc::new(RemoteEmbedder::new(client, model, OpenAi::COMPATIBLE, dims, default_dims))
         }
-        ApiProtocol::Gemini => Arc::new(RemoteEmbedder::new(client, model, Gemini, dims, usual)),
-        ApiProtocol::Ollama => Arc::new(RemoteEmbedder::new(client, model, Ollama, dims, usual)),
+        ApiProtocol::Gemini => {
+            Arc::new(RemoteEmbedder::new(client, model, Gemini, dims, default_dims))
+        }
+        ApiProtocol::Ollama => {
+            Arc::new(RemoteEmbedder::new(client, model, Ollama, dims, default_dims))
+        }
         ApiProtocol::Anthropic => {
             return Err(ProviderError::permanent("Anthropic has no embedding models"));
         }

@@ -63,12 +63,12 @@ const TOKENS: u32 = 120;
 
 impl Default for Words {
     fn default() -> Self {
-        Self(vec![0; 1 << PLACES])
+        Self(vec![0; 1 << SLOT_BITS])
     }
 }
 
 /// Binary logarithm of the number of slots.
-const PLACES: u32 = 13;
+const SLOT_BITS: u32 = 13;
 
 impl Words {
     /// Counts word by word. No token of these families crosses a boundary of `word_end`, so the
@@ -83,7 +83,7 @@ impl Words {
             let end = word_end(bytes, start);
             if end - start <= LONGEST {
                 let word = entry(bytes, start, end);
-                let known = &mut self.0[place(word)];
+                let known = &mut self.0[slot(word)];
                 if *known & !(0xff << TOKENS) != word {
                     *known = word | (slow(&text[start..end]) as u128) << TOKENS;
                 }
@@ -117,10 +117,10 @@ fn entry(bytes: &[u8], start: usize, end: usize) -> u128 {
 }
 
 /// The slot of an entry.
-fn place(entry: u128) -> usize {
+fn slot(entry: u128) -> usize {
     let (low, high) = (entry as u64, (entry >> 64) as u64);
     let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (64 - PLACES)) as usize
+    (mixed >> (64 - SLOT_BITS)) as usize
 }
 
 /// The character class of each byte.
@@ -170,11 +170,11 @@ fn word_end(bytes: &[u8], start: usize) -> usize {
     }
     let mut before = KINDS[usize::from(bytes[from - 1])];
     for (at, byte) in bytes.iter().enumerate().skip(from) {
-        let here = KINDS[usize::from(*byte)];
-        if (here == SPACE && before > SPACE) || (here == MARK && before == LETTER) {
+        let kind = KINDS[usize::from(*byte)];
+        if (kind == SPACE && before > SPACE) || (kind == MARK && before == LETTER) {
             return at;
         }
-        before = here;
+        before = kind;
     }
     bytes.len()
 }
@@ -218,11 +218,11 @@ mod tests {
     #[test]
     fn letters_are_recognized() {
         for byte in u8::MIN..=u8::MAX {
-            for place in 0..8 {
+            for slot in 0..8 {
                 let mut bytes = *b"aZmAzyQb";
-                bytes[place] = byte;
-                let expected = if byte.is_ascii_alphabetic() { 8 } else { place };
-                assert_eq!(letters(u64::from_le_bytes(bytes)), expected, "{byte:#x} at {place}");
+                bytes[slot] = byte;
+                let expected = if byte.is_ascii_alphabetic() { 8 } else { slot };
+                assert_eq!(letters(u64::from_le_bytes(bytes)), expected, "{byte:#x} at {slot}");
             }
         }
     }

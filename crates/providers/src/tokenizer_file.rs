@@ -14,9 +14,9 @@ pub struct FileTokenizer {
 impl FileTokenizer {
     /// Reads a `tokenizer.json`.
     pub fn open(path: &Path) -> Result<Self, ProviderError> {
-        let unreadable = |why: String| {
+        let unreadable = |reason: String| {
             ProviderError::permanent(format!(
-                "{} cannot be read as a model's tokenizer.json: {why}; correct `tokens.tokenizer`, \
+                "{} cannot be read as a model's tokenizer.json: {reason}; correct `tokens.tokenizer`, \
                  or set it to `o200k`, which needs no file",
                 path.display()
             ))

@@ -102,9 +102,9 @@ impl<'a, P: PieceLookup> WordPiece<'a, P> {
                 start - CONTINUED.len()
             };
             let mut hash = if is_first { FIRST } else { LATER };
-            let whole = word[start..].iter().fold(hash, |hash, byte| hash.with(*byte));
+            let whole_hash = word[start..].iter().fold(hash, |hash, byte| hash.with(*byte));
             let mut longest =
-                self.known.find(whole, &word[text..]).map(|piece| (piece, word.len()));
+                self.known.find(whole_hash, &word[text..]).map(|piece| (piece, word.len()));
             if longest.is_none() {
                 for end in start..word.len() {
                     hash = hash.with(word[end]);

@@ -41,8 +41,8 @@ fn single_and_batched_vectors_match_the_reference() {
     let cases = expected();
     let texts: Vec<&str> = cases.iter().map(|(text, _)| text.as_str()).collect();
     // Repeat the texts so that they fill several batches.
-    let together = encoder.embed(&texts.repeat(3)).unwrap();
-    for (at, vector) in together.iter().enumerate() {
+    let batched = encoder.embed(&texts.repeat(3)).unwrap();
+    for (at, vector) in batched.iter().enumerate() {
         let (text, expected) = &cases[at % cases.len()];
         let agreement = dot(vector, expected);
         assert!((agreement - 1.0).abs() < 1e-5, "{agreement} for {text:?}");

@@ -119,9 +119,9 @@ impl TokenStore {
     /// Revokes the token with this id, effective immediately in every process.
     pub fn revoke(&self, id: &str) -> Result<AccessToken, TokenError> {
         self.change(|tokens| {
-            let place = tokens.iter().position(|token| token.id == id);
-            place
-                .map(|place| tokens.remove(place))
+            let index = tokens.iter().position(|token| token.id == id);
+            index
+                .map(|index| tokens.remove(index))
                 .ok_or_else(|| TokenError::Unknown(id.to_owned()))
         })
     }
@@ -170,9 +170,9 @@ impl TokenStore {
             Err(error) => return Err(TokenError::File { path, error }),
         };
         match serde_json::from_str::<TokenFile>(&text) {
-            Ok(book) if book.version == VERSION => Ok(book.tokens),
-            Ok(book) => {
-                Err(TokenError::Damaged(path, format!("unsupported version {}", book.version)))
+            Ok(file) if file.version == VERSION => Ok(file.tokens),
+            Ok(file) => {
+                Err(TokenError::Damaged(path, format!("unsupported version {}", file.version)))
             }
             Err(error) => Err(TokenError::Damaged(path, error.to_string())),
         }
@@ -219,16 +219,17 @@ mod tests {
     #[test]
     fn a_token_is_valid_for_its_tenant_until_revoked() {
         let home = tempfile::tempdir().unwrap();
-        let (here, there) = (TokenStore::of(home.path()), TokenStore::of(home.path()));
-        let (secret, token) = make(&here, "a");
-        let (other, _) = make(&there, "b");
-        assert_eq!(there.find(&secret).unwrap().unwrap(), token);
-        assert_eq!(here.find(&other).unwrap().unwrap().tenant.as_str(), "b");
+        let (first_store, second_store) =
+            (TokenStore::of(home.path()), TokenStore::of(home.path()));
+        let (secret, token) = make(&first_store, "a");
+        let (other, _) = make(&second_store, "b");
+        assert_eq!(second_store.find(&secret).unwrap().unwrap(), token);
+        assert_eq!(first_store.find(&other).unwrap().unwrap().tenant.as_str(), "b");
         assert!(token.scopes.allow(TokenScope::Write) && !token.scopes.allow(TokenScope::Admin));
 
-        here.revoke(&token.id).unwrap();
-        assert_eq!(there.find(&secret).unwrap(), None, "another process sees it at once");
-        assert!(here.revoke(&token.id).unwrap_err().to_string().contains("token list"));
+        first_store.revoke(&token.id).unwrap();
+        assert_eq!(second_store.find(&secret).unwrap(), None, "another process sees it at once");
+        assert!(first_store.revoke(&token.id).unwrap_err().to_string().contains("token list"));
     }
 
     #[test]

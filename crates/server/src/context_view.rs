@@ -39,7 +39,7 @@ struct ItemView {
     role: Option<&'static str>,
     /// The message text, if the item is a verbatim message. Data, never instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<String>,
+    message_text: Option<String>,
 }
 
 impl<'a> ContextView<'a> {
@@ -56,7 +56,7 @@ impl<'a> ContextView<'a> {
                 .map(|item| ItemView {
                     text: item.block.clone(),
                     role: item.message().map(|(role, _)| role.as_str()),
-                    said: item.message().map(|(_, text)| text.clone()),
+                    message_text: item.message().map(|(_, text)| text.clone()),
                 })
                 .collect(),
         });

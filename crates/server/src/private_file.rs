@@ -21,7 +21,7 @@ pub fn replace<E>(
 ) -> Result<(), E> {
     // Write through a symlink instead of replacing it.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+    if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -15,7 +15,7 @@ use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::contract::{basics, key, put, writers};
 use treering_testkit::store_contract;
 
-fn fresh() -> (EmbeddedStore, TempDir) {
+fn new_store() -> (EmbeddedStore, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
 }
@@ -26,18 +26,18 @@ fn reader(store: &EmbeddedStore) -> Box<dyn Reader + '_> {
 
 mod synced_in_full {
     use super::*;
-    store_contract!(fresh());
+    store_contract!(new_store());
 }
 
 mod synced_normally {
     use super::*;
 
-    fn fresh() -> (EmbeddedStore, TempDir) {
+    fn new_store() -> (EmbeddedStore, TempDir) {
         let folder = tempfile::tempdir().unwrap();
         (EmbeddedStore::open(folder.path(), Sync::Normal).unwrap(), folder)
     }
 
-    store_contract!(fresh());
+    store_contract!(new_store());
 }
 
 /// Every released schema leaves a fixture; this version opens all of them.
@@ -72,8 +72,9 @@ fn backups_of_every_released_version_are_restored() {
         let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
         let tenants = store.maintenance().tenants().unwrap();
         let totals = tenants.iter().map(|tenant| store.reader(tenant).unwrap().totals().unwrap());
-        let sums =
-            totals.fold((0, 0), |sums, (many, totals)| (sums.0 + many, sums.1 + totals.messages));
+        let sums = totals.fold((0, 0), |sums, (conversations, totals)| {
+            (sums.0 + conversations, sums.1 + totals.messages)
+        });
         assert_eq!((contents.conversations, contents.messages), (sums.0.into(), sums.1.into()));
     }
 }
@@ -87,7 +88,7 @@ fn kept(name: &str) -> (EmbeddedStore, TempDir) {
 }
 
 /// The jobs in the fixtures of versions 6 and 7.
-const TO_BE_DONE: [&str; 3] = [
+const QUEUED_JOBS: [&str; 3] = [
     "embed turn 70 at 70",
     "summarise messages #245–#260 (level 1) at 16",
     "embed node l1-e79131b4db10b0cf-20260409 at 16",
@@ -110,7 +111,7 @@ fn do_jobs(folder: &Path) -> Vec<String> {
         assert_eq!(store.reader(&tenant).unwrap().job(job).unwrap(), None);
     }
     assert_eq!(store.reader(&tenant).unwrap().jobs(&JobFilter::all(1)).unwrap(), []);
-    jobs.iter().map(|job| format!("{} at {}", job.kind, job.kind.place())).collect()
+    jobs.iter().map(|job| format!("{} at {}", job.kind, job.kind.position())).collect()
 }
 
 /// Jobs of version 6 have no `place` column.
@@ -131,14 +132,14 @@ fn jobs_survive_the_migration_from_version_6() {
         let sql = job.replace("KIND", kind).replace("HEIGHT", height).replace("WORK", work);
         assert_eq!(rusqlite::Connection::open(&path).unwrap().execute(&sql, []).unwrap(), 1);
     }
-    assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
+    assert_eq!(do_jobs(folder.path()), QUEUED_JOBS);
 }
 
 #[test]
 fn jobs_survive_the_migration_from_version_7() {
     let (store, folder) = kept("schema-0007.sqlite");
     drop(store);
-    assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
+    assert_eq!(do_jobs(folder.path()), QUEUED_JOBS);
 }
 
 /// The fixture of the first release with this schema, written by
@@ -147,8 +148,11 @@ fn jobs_survive_the_migration_from_version_7() {
 fn a_store_of_version_8_is_read_completely() {
     let (store, folder) = kept("schema-0008.sqlite");
     let other = store.reader(&TenantId::new("acme").unwrap()).unwrap();
-    let depot = other.conversation_by_slug("depot").unwrap().unwrap();
-    assert_eq!((depot.totals.messages, depot.totals.turns, depot.totals.tool_calls), (6, 3, 3));
+    let conversation = other.conversation_by_slug("depot").unwrap().unwrap();
+    assert_eq!(
+        (conversation.totals.messages, conversation.totals.turns, conversation.totals.tool_calls),
+        (6, 3, 3)
+    );
     drop(other);
     let reader = reader(&store);
     let harbour = reader.conversation_by_slug("harbour").unwrap().unwrap();
@@ -201,9 +205,9 @@ fn messages_survive_the_migration_from_version_6() {
 fn requests_survive_the_migration_from_version_5() {
     let (store, _folder) = kept("schema-0005.sqlite");
     let reader = store.reader(&TenantId::default()).unwrap();
-    let taken = reader.ledger().requests_since("openai", Timestamp::from_micros(0)).unwrap();
+    let requests = reader.ledger().requests_since("openai", Timestamp::from_micros(0)).unwrap();
     assert_eq!(
-        taken.iter().map(|taken| (taken.calls, taken.tokens)).collect::<Vec<_>>(),
+        requests.iter().map(|request| (request.calls, request.tokens)).collect::<Vec<_>>(),
         [(2, 1450)]
     );
     let newest = JobEventFilter { conversation: None, job_prefix: None, limit: 1 };
@@ -225,7 +229,7 @@ fn spending_survives_the_migration_from_version_4() {
 
 #[test]
 fn a_store_of_a_newer_version_is_left_alone() {
-    let (store, folder) = fresh();
+    let (store, folder) = new_store();
     drop(store);
     let path = folder.path().join(EmbeddedStore::FILE);
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -239,10 +243,10 @@ fn a_store_of_a_newer_version_is_left_alone() {
 
 #[test]
 fn a_plan_sees_earlier_commits() {
-    let (one, folder) = fresh();
-    let other = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
-    basics::commits_are_seen_at_once(&one);
-    for store in [&one, &other, &other, &one, &other, &one, &one] {
+    let (first, folder) = new_store();
+    let second = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+    basics::commits_are_seen_at_once(&first);
+    for store in [&first, &second, &second, &first, &second, &first, &first] {
         writers::add_next(store);
     }
     let id = ConversationId::from_bytes([1; 16]);
@@ -252,7 +256,7 @@ fn a_plan_sees_earlier_commits() {
         assert!(messages.iter().map(|message| message.idx.0).eq(0..8));
         reader.conversation(id).unwrap().unwrap().totals.messages
     };
-    assert_eq!((counted(&one), counted(&other)), (8, 8));
+    assert_eq!((counted(&first), counted(&second)), (8, 8));
 }
 
 /// A checkpoint starts at 1,000 WAL pages; from 4,000 on, writers wait for it.
@@ -260,7 +264,7 @@ fn a_plan_sees_earlier_commits() {
 fn the_size_of_the_wal_is_bounded() {
     const LONGEST: u64 = 9000 * 4120;
     for writers in [1, 8] {
-        let (store, folder) = fresh();
+        let (store, folder) = new_store();
         let log = folder.path().join(format!("{}-wal", EmbeddedStore::FILE));
         writers::write_much(&store, writers, 60_000_000);
         let length = std::fs::metadata(log).unwrap().len();
@@ -271,7 +275,7 @@ fn the_size_of_the_wal_is_bounded() {
 
 #[test]
 fn a_closed_store_is_one_file_and_its_lock() {
-    let (store, folder) = fresh();
+    let (store, folder) = new_store();
     basics::commits_are_seen_at_once(&store);
     drop(store);
     let mut names: Vec<_> =
@@ -282,7 +286,7 @@ fn a_closed_store_is_one_file_and_its_lock() {
 
 #[test]
 fn a_reader_sees_one_snapshot() {
-    let (store, _folder) = fresh();
+    let (store, _folder) = new_store();
     put(&store, 1);
     let before = reader(&store);
     assert_eq!(before.totals().unwrap().0, 1);

@@ -11,13 +11,13 @@ pub struct FakeClock(AtomicI64);
 impl FakeClock {
     /// Creates a clock that shows this time.
     #[must_use]
-    pub const fn at(moment: Timestamp) -> Self {
-        Self(AtomicI64::new(moment.as_micros()))
+    pub const fn at(time: Timestamp) -> Self {
+        Self(AtomicI64::new(time.as_micros()))
     }
 
     /// Sets the clock, forward or backward.
-    pub fn set(&self, moment: Timestamp) {
-        self.0.store(moment.as_micros(), Ordering::SeqCst);
+    pub fn set(&self, time: Timestamp) {
+        self.0.store(time.as_micros(), Ordering::SeqCst);
     }
 }
 

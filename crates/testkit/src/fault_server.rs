@@ -68,7 +68,7 @@ pub struct FaultServer {
 
 struct FaultServerState {
     script: VecDeque<ScriptedResponse>,
-    asked: Vec<RecordedRequest>,
+    requests: Vec<RecordedRequest>,
 }
 
 impl FaultServer {
@@ -83,7 +83,7 @@ impl FaultServer {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let state = Arc::new(Mutex::new(FaultServerState {
             script: script.into_iter().collect(),
-            asked: Vec::new(),
+            requests: Vec::new(),
         }));
         let shared = Arc::clone(&state);
         // The thread is never joined; it ends with the process.
@@ -104,8 +104,8 @@ impl FaultServer {
 
     /// The requests received so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<RecordedRequest> {
-        self.lock().asked.clone()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.lock().requests.clone()
     }
 
     /// Replaces the script.
@@ -120,10 +120,10 @@ impl FaultServer {
 
 /// Serves one request. Connections are not reused.
 fn serve(stream: &TcpStream, state: &Mutex<FaultServerState>) -> std::io::Result<()> {
-    let Some(asked) = read(stream)? else { return Ok(()) };
-    let act = {
+    let Some(request) = read(stream)? else { return Ok(()) };
+    let response = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.asked.push(asked);
+        state.requests.push(request);
         match state.script.len() {
             0 => ScriptedResponse::refuse(404, "the script is empty"),
             1 => state.script[0].clone(),
@@ -131,7 +131,7 @@ fn serve(stream: &TcpStream, state: &Mutex<FaultServerState>) -> std::io::Result
         }
     };
     let mut out = stream;
-    match act {
+    match response {
         ScriptedResponse::Respond(status, headers, body) => {
             let mut head = format!(
                 "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n",

@@ -24,7 +24,7 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
     proptest::collection::vec(event, 0..length).prop_map(|events| {
         let mut at = Timestamp::from_micros(1_772_440_860_000_000);
         let mut open: Vec<ExternalId> = Vec::new();
-        let mut made = Vec::new();
+        let mut entries = Vec::new();
         for (number, (kind, thread, text, seconds, flag)) in events.into_iter().enumerate() {
             at = at.plus_micros(seconds * 1_000_000);
             let thread = match thread {
@@ -33,7 +33,7 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
                 _ => ThreadName::main(),
             };
             let id = external_id(&format!("e{number}"));
-            made.push(match kind {
+            entries.push(match kind {
                 0..=6 => {
                     let role = match kind {
                         0..=2 => Role::User,
@@ -55,7 +55,7 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
                     let call = NewToolCall { name: "tool".into(), args, outcome, at, external_id };
                     Entry { thread, kind: EntryKind::ToolCall(call) }
                 }
-                9 if !made.is_empty() => Entry::turn_end(thread),
+                9 if !entries.is_empty() => Entry::turn_end(thread),
                 _ => match open.pop() {
                     Some(call) => {
                         let outcome = result(&text);
@@ -65,7 +65,7 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
                 },
             });
         }
-        made
+        entries
     })
 }
 
@@ -91,11 +91,11 @@ fn step(state: &mut u64) {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
 }
 
-/// A pseudo-random number below `below`. The same state always gives the same number.
+/// A pseudo-random number below `end`. The same state always gives the same number.
 #[must_use]
-pub fn random_below(state: &mut u64, below: u32) -> u32 {
+pub fn random_below(state: &mut u64, end: u32) -> u32 {
     step(state);
-    (*state >> 33) as u32 % below
+    (*state >> 33) as u32 % end
 }
 
 /// A pseudo-random word with a skewed, Zipf-like distribution: as in language, a few words make
@@ -103,8 +103,8 @@ pub fn random_below(state: &mut u64, below: u32) -> u32 {
 #[must_use]
 pub fn word(state: &mut u64) -> String {
     step(state);
-    let share = (*state >> 40) as f64 / (1_u64 << 24) as f64;
-    let rank = (20_000_f64.powf(share)) as u64;
+    let fraction = (*state >> 40) as f64 / (1_u64 << 24) as f64;
+    let rank = (20_000_f64.powf(fraction)) as u64;
     const PARTS: [&str; 16] = [
         "ha", "ti", "gau", "be", "re", "mo", "wi", "si", "ski", "mor", "se", "lo", "ka", "ne",
         "po", "ru",

@@ -37,24 +37,24 @@ impl Summarizer for PrefixSummarizer {
         false
     }
 
-    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         if let Some(error) =
             self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
         {
             return Err(error);
         }
-        let share = match brief.length {
-            SummaryLength::Keep(share) => f64::from(share),
-            SummaryLength::Sentences(_, most) => {
-                f64::from(most) * 50.0 / (brief.chars().max(1) as f64)
+        let fraction = match request.length {
+            SummaryLength::Keep(fraction) => f64::from(fraction),
+            SummaryLength::Sentences(_, max_sentences) => {
+                f64::from(max_sentences) * 50.0 / (request.chars().max(1) as f64)
             }
         };
         let head = |text: &str| -> String {
-            let chars = (text.chars().count() as f64 * share).ceil() as usize;
+            let chars = (text.chars().count() as f64 * fraction).ceil() as usize;
             text.chars().take(chars).collect()
         };
-        let heads = brief.passages.iter().filter_map(|passage| match passage {
+        let heads = request.passages.iter().filter_map(|passage| match passage {
             Passage::Message(message) => Some(head(&message.text)),
             Passage::Node(child) => Some(head(&child.content.overview)),
             Passage::Tool(_) => None,

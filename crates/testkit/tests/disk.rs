@@ -171,8 +171,9 @@ fn commits_survive_io_errors() {
 
 #[test]
 fn a_disk_that_lies_about_a_sync_is_detected() {
-    let lie = Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 9, kind: FaultKind::Lie };
-    assert!(some_state_fails(&record_with_fault(lie), "lie"));
+    let lying_sync =
+        Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 9, kind: FaultKind::Lie };
+    assert!(some_state_fails(&record_with_fault(lying_sync), "lie"));
 }
 
 /// The process is killed right after a failed sync, and the next process checkpoints the WAL before

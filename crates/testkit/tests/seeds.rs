@@ -35,19 +35,19 @@ fn tests(cell: &str) -> Vec<(&str, &str)> {
 }
 
 /// The problems of a row.
-fn complaints(row: &[&str]) -> Vec<String> {
+fn problems(row: &[&str]) -> Vec<String> {
     if row.len() != CELLS || row.iter().any(|cell| cell.is_empty()) {
         return vec![format!("not {CELLS} filled cells: {}", row.join(" | "))];
     }
-    let named = tests(row[CELLS - 1]);
-    if named.is_empty() && row[CELLS - 1] != NO_TEST {
+    let test_names = tests(row[CELLS - 1]);
+    if test_names.is_empty() && row[CELLS - 1] != NO_TEST {
         return vec![format!("neither a test nor {NO_TEST}: {}", row.join(" | "))];
     }
     let is_missing = |(file, name): &(&str, &str)| {
         let source = std::fs::read_to_string(root().join("crates").join(file)).unwrap_or_default();
         !source.contains(&format!("fn {name}("))
     };
-    let missing = named.into_iter().filter(is_missing);
+    let missing = test_names.into_iter().filter(is_missing);
     missing.map(|(file, name)| format!("there is no test {file}::{name}")).collect()
 }
 
@@ -56,18 +56,18 @@ fn every_test_that_the_page_names_exists() {
     let page = std::fs::read_to_string(root().join("docs/seeds.md")).unwrap();
     let rows = rows(&page);
     assert!(rows.len() >= FEWEST_ROWS, "{} rows", rows.len());
-    let complaints: Vec<String> = rows.iter().flat_map(|row| complaints(row)).collect();
-    assert!(complaints.is_empty(), "docs/seeds.md:\n{}", complaints.join("\n"));
+    let problems: Vec<String> = rows.iter().flat_map(|row| problems(row)).collect();
+    assert!(problems.is_empty(), "docs/seeds.md:\n{}", problems.join("\n"));
 }
 
 #[test]
 fn a_bad_row_is_reported() {
-    let own = "`testkit/tests/seeds.rs::a_bad_row_is_reported`";
-    assert_eq!(complaints(&["000 1", "It works.", "`append`", own]), [""; 0]);
-    assert_eq!(complaints(&["000 1", "It works.", "not yet", NO_TEST]), [""; 0]);
-    let lost = ["`testkit/tests/seeds.rs::nothing`", "`testkit/tests/none.rs::a`", "none", ""];
-    for cell in lost {
-        assert_eq!(complaints(&["000 1", "It works.", "`append`", cell]).len(), 1, "{cell}");
+    let this_test = "`testkit/tests/seeds.rs::a_bad_row_is_reported`";
+    assert_eq!(problems(&["000 1", "It works.", "`append`", this_test]), [""; 0]);
+    assert_eq!(problems(&["000 1", "It works.", "not yet", NO_TEST]), [""; 0]);
+    let bad_cells = ["`testkit/tests/seeds.rs::nothing`", "`testkit/tests/none.rs::a`", "none", ""];
+    for cell in bad_cells {
+        assert_eq!(problems(&["000 1", "It works.", "`append`", cell]).len(), 1, "{cell}");
     }
-    assert_eq!(complaints(&["000 1", "It works.", NO_TEST]).len(), 1);
+    assert_eq!(problems(&["000 1", "It works.", NO_TEST]).len(), 1);
 }

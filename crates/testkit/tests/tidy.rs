@@ -54,29 +54,29 @@ fn excused(heading: &str) -> BTreeMap<String, usize> {
 
 /// Fails on sizes over the limit without an exception, and on exceptions larger than needed.
 fn hold(
-    what: &str,
+    title: &str,
     limit: usize,
     excuses: &BTreeMap<String, usize>,
     sizes: &BTreeMap<String, usize>,
 ) {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for (name, size) in sizes {
         let allowed = excuses.get(name).copied().unwrap_or(limit);
         if *size > allowed {
-            complaints.push(format!("{name} has {size} lines, and {allowed} are allowed"));
+            problems.push(format!("{name} has {size} lines, and {allowed} are allowed"));
         }
     }
     for (name, excuse) in excuses {
         match sizes.get(name) {
             Some(size) if size == excuse && *size > limit => {}
             Some(size) if *size <= limit => {
-                complaints.push(format!("{name} needs no excuse any more"));
+                problems.push(format!("{name} needs no excuse any more"));
             }
-            Some(size) => complaints.push(format!("the excuse of {name} can shrink to {size}")),
-            None => complaints.push(format!("{name} is excused and does not exist")),
+            Some(size) => problems.push(format!("the excuse of {name} can shrink to {size}")),
+            None => problems.push(format!("{name} is excused and does not exist")),
         }
     }
-    assert!(complaints.is_empty(), "{what}:\n{}", complaints.join("\n"));
+    assert!(problems.is_empty(), "{title}:\n{}", problems.join("\n"));
 }
 
 /// The allowed dependencies between crates: `cli → server → treering → engine → core ← stores, providers, importers`.
@@ -100,7 +100,7 @@ fn crates_depend_only_downwards() {
         else {
             continue;
         };
-        let ours: BTreeSet<&str> = dependencies
+        let workspace_crates: BTreeSet<&str> = dependencies
             .keys()
             .filter_map(|dependency| match dependency.as_str() {
                 "treering" => Some("treering"),
@@ -108,7 +108,10 @@ fn crates_depend_only_downwards() {
             })
             .collect();
         let may: BTreeSet<&str> = allowed[name.as_str()].iter().copied().collect();
-        assert!(ours.is_subset(&may), "{name} depends on {ours:?}, and may depend on {may:?}");
+        assert!(
+            workspace_crates.is_subset(&may),
+            "{name} depends on {workspace_crates:?}, and may depend on {may:?}"
+        );
     }
 }
 
@@ -181,13 +184,13 @@ impl Reach {
 /// `core` is pure: no I/O, no clocks, no async.
 #[test]
 fn the_core_does_no_io() {
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for (name, text) in sources("crates/core/src") {
-        let mut reach = Reach::default();
-        reach.visit_file(&syn::parse_file(&text).unwrap());
-        complaints.extend(reach.0.into_iter().map(|what| format!("{name}: {what}")));
+        let mut visitor = Reach::default();
+        visitor.visit_file(&syn::parse_file(&text).unwrap());
+        problems.extend(visitor.0.into_iter().map(|path| format!("{name}: {path}")));
     }
-    assert!(complaints.is_empty(), "the core reaches outside:\n{}", complaints.join("\n"));
+    assert!(problems.is_empty(), "the core reaches outside:\n{}", problems.join("\n"));
     let manifest = table("crates/core/Cargo.toml");
     let mut uses: Vec<&str> =
         manifest["dependencies"].as_table().unwrap().keys().map(String::as_str).collect();
@@ -217,8 +220,8 @@ fn functions_are_short() {
     impl Functions {
         fn measure(&mut self, name: &syn::Ident, block: &syn::Block) {
             let (start, end) = (block.span().start().line, block.span().end().line);
-            let place = self.sizes.entry(format!("{}::{name}", self.file)).or_default();
-            *place = (*place).max(end + 1 - start);
+            let size = self.sizes.entry(format!("{}::{name}", self.file)).or_default();
+            *size = (*size).max(end + 1 - start);
         }
     }
     impl<'ast> Visit<'ast> for Functions {
@@ -288,7 +291,7 @@ fn licenses_are_allowed() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for package in metadata["packages"].as_array().unwrap() {
         let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
         // One of the alternatives must be allowed, with all of its parts.
@@ -296,13 +299,13 @@ fn licenses_are_allowed() {
             choice.split(" AND ").all(|part| allowed.contains(part.trim_matches(['(', ')', ' '])))
         });
         if !fits {
-            complaints.push(format!("{}: {licence}", package["name"]));
+            problems.push(format!("{}: {licence}", package["name"]));
         }
     }
     assert!(
-        complaints.is_empty(),
+        problems.is_empty(),
         "licenses that deny.toml does not allow:\n{}",
-        complaints.join("\n")
+        problems.join("\n")
     );
 }
 
@@ -323,13 +326,13 @@ fn comments_avoid_banned_words() {
         let is_odd = |comment: &str| {
             let lower = comment.to_lowercase();
             let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
-            let opens = BANNED_OPENINGS.iter().any(|opening| comment.starts_with(opening));
-            (opens && !comment.contains('?'))
+            let is_banned = BANNED_OPENINGS.iter().any(|opening| comment.starts_with(opening));
+            (is_banned && !comment.contains('?'))
                 || BANNED_WORDS.iter().any(|banned| words.contains(banned))
         };
-        let odd = comments.filter(|comment| is_odd(comment)).count();
-        if odd > 0 {
-            counts.insert(name, odd);
+        let violations = comments.filter(|comment| is_odd(comment)).count();
+        if violations > 0 {
+            counts.insert(name, violations);
         }
     }
     hold("comments", 0, &excused("comments"), &counts);

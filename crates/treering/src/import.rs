@@ -27,9 +27,9 @@ pub struct ImportOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlugChange {
     /// The slug in the source.
-    pub wanted: String,
+    pub requested: String,
     /// The slug in the memory.
-    pub given: String,
+    pub assigned: String,
 }
 
 /// The result of importing one file.
@@ -74,11 +74,13 @@ impl FileReport {
             > 0
     }
 
-    fn add(&mut self, appended: &AppendReport, wanted: Option<String>) {
+    fn add(&mut self, appended: &AppendReport, requested: Option<String>) {
         self.conversations_new += u64::from(appended.created);
-        let given = &appended.conversation.slug;
-        if let Some(wanted) = wanted.filter(|wanted| appended.created && wanted != given) {
-            self.slugs_changed.push(SlugChange { wanted, given: given.clone() });
+        let assigned = &appended.conversation.slug;
+        if let Some(requested) =
+            requested.filter(|requested| appended.created && requested != assigned)
+        {
+            self.slugs_changed.push(SlugChange { requested, assigned: assigned.clone() });
         }
         for outcome in &appended.outcomes {
             match outcome {
@@ -98,8 +100,8 @@ impl FileReport {
         }
     }
 
-    fn skip(&mut self, why: &str) {
-        *self.skipped.entry(why.to_owned()).or_default() += 1;
+    fn skip(&mut self, reason: &str) {
+        *self.skipped.entry(reason.to_owned()).or_default() += 1;
     }
 }
 
@@ -130,8 +132,8 @@ impl ImportReport {
             total.results_new += file.results_new;
             total.threads_new += file.threads_new;
             total.slugs_changed.extend(file.slugs_changed.iter().cloned());
-            for (why, count) in &file.skipped {
-                *total.skipped.entry(why.clone()).or_default() += count;
+            for (reason, count) in &file.skipped {
+                *total.skipped.entry(reason.clone()).or_default() += count;
             }
         }
         total
@@ -194,9 +196,12 @@ impl Importer<'_> {
     }
 
     fn prepare_file(&self, path: &Path) -> Prepared {
-        let unreadable = |why: String| {
-            let report =
-                FileReport { path: path.to_path_buf(), error: Some(why), ..FileReport::default() };
+        let unreadable = |reason: String| {
+            let report = FileReport {
+                path: path.to_path_buf(),
+                error: Some(reason),
+                ..FileReport::default()
+            };
             Prepared { report, conversations: Vec::new() }
         };
         match fs::read(path).map(String::from_utf8) {
@@ -226,13 +231,13 @@ impl Importer<'_> {
         report.format = Some(format);
         let mut conversations = Vec::new();
         let mut old = 0;
-        let mut take = |found: ImportedConversation| {
+        let mut take = |imported: ImportedConversation| {
             report.conversations += 1;
-            let ended = found.last_moment();
+            let ended = imported.last_moment();
             if self.options.since.is_some_and(|since| ended.is_some_and(|ended| ended < since)) {
                 old += 1;
             } else {
-                conversations.push(Self::incoming(found));
+                conversations.push(Self::incoming(imported));
             }
             Ok(())
         };
@@ -257,9 +262,10 @@ impl Importer<'_> {
     fn store(&self, prepared: Prepared) -> treering_engine::Result<FileReport> {
         let Prepared { mut report, conversations } = prepared;
         for incoming in conversations {
-            let wanted = match &incoming.target {
-                AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) => {
-                    about.slug.as_deref().map(as_slug)
+            let requested = match &incoming.target {
+                AppendTarget::FindOrCreate(conversation)
+                | AppendTarget::MatchContent(conversation) => {
+                    conversation.slug.as_deref().map(as_slug)
                 }
                 AppendTarget::Existing(_) => None,
             };
@@ -268,7 +274,7 @@ impl Importer<'_> {
                 false => self.engine.append(incoming),
             };
             match appended {
-                Ok(appended) => report.add(&appended, wanted),
+                Ok(appended) => report.add(&appended, requested),
                 Err(treering_engine::Error::Invalid(invalid)) => {
                     report.error.get_or_insert_with(|| invalid.to_string());
                 }
@@ -278,17 +284,19 @@ impl Importer<'_> {
         Ok(report)
     }
 
-    fn incoming(found: ImportedConversation) -> EntryBatch {
-        let ImportedConversation { about, identity, entries } = found;
+    fn incoming(imported: ImportedConversation) -> EntryBatch {
+        let ImportedConversation { conversation, identity, entries } = imported;
         let (target, matching) = match identity {
-            Identity::Named => (AppendTarget::FindOrCreate(about), ReplayDetection::None),
+            Identity::Named => (AppendTarget::FindOrCreate(conversation), ReplayDetection::None),
             Identity::NamedEverywhere => {
-                (AppendTarget::FindOrCreate(about), ReplayDetection::AcrossConversations)
+                (AppendTarget::FindOrCreate(conversation), ReplayDetection::AcrossConversations)
             }
             Identity::ByPosition => {
-                (AppendTarget::FindOrCreate(about), ReplayDetection::ByPosition)
+                (AppendTarget::FindOrCreate(conversation), ReplayDetection::ByPosition)
             }
-            Identity::ByContent => (AppendTarget::MatchContent(about), ReplayDetection::ByPosition),
+            Identity::ByContent => {
+                (AppendTarget::MatchContent(conversation), ReplayDetection::ByPosition)
+            }
         };
         EntryBatch { target, entries, replay_detection: matching }
     }

@@ -46,16 +46,16 @@ mod tests {
 
     #[test]
     fn the_table_is_dated_and_custom_prices_override_it() {
-        let own = Price { input: 9.0, output: 9.0 };
+        let custom = Price { input: 9.0, output: 9.0 };
         let prices =
-            [("openai/gpt-6-luna".to_owned(), own), ("compatible/*".to_owned(), own)].into();
+            [("openai/gpt-6-luna".to_owned(), custom), ("compatible/*".to_owned(), custom)].into();
         let prices =
             spend_limits(SpendOptions { prices, ..SpendOptions::default() }, BTreeMap::new())
                 .unwrap()
                 .prices;
         assert_eq!(prices.date.len(), "2026-11-16".len());
-        assert_eq!(prices.find("openai/gpt-6-luna"), Some(own));
-        assert_eq!(prices.find("compatible/qwen3"), Some(own));
+        assert_eq!(prices.find("openai/gpt-6-luna"), Some(custom));
+        assert_eq!(prices.find("compatible/qwen3"), Some(custom));
         assert_eq!(prices.find("openai/text-embedding-3-small").unwrap().output, 0.0);
         assert_eq!(prices.find("openai/who-knows"), None);
         for example in [

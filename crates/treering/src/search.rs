@@ -74,14 +74,14 @@ impl<'a> SearchBuilder<'a> {
     }
 
     /// Only from this time on.
-    pub const fn since(mut self, moment: Timestamp) -> Self {
-        self.query.since = Some(moment);
+    pub const fn since(mut self, time: Timestamp) -> Self {
+        self.query.since = Some(time);
         self
     }
 
     /// Only before this time.
-    pub const fn until(mut self, moment: Timestamp) -> Self {
-        self.query.until = Some(moment);
+    pub const fn until(mut self, time: Timestamp) -> Self {
+        self.query.until = Some(time);
         self
     }
 

@@ -78,8 +78,8 @@ mod tests {
         assert!(refused.contains("llama") && refused.contains("tokenizer.json"), "{refused}");
         let option = TokenizerOption::File("nowhere/tokenizer.json".into());
         let error = tokenizer(Path::new("home"), &option).err().unwrap().to_string();
-        let wanted =
+        let expected =
             if cfg!(feature = "tokenizers") { "cannot be read" } else { "--features tokenizers" };
-        assert!(error.contains("home/nowhere") && error.contains(wanted), "{error}");
+        assert!(error.contains("home/nowhere") && error.contains(expected), "{error}");
     }
 }

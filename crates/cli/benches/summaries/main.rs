@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-mod plain;
+mod baselines;
 mod rouge;
 mod stemmer;
 
@@ -33,13 +33,13 @@ fn main() {
     println!();
     observations(&data.join("locomo-native/locomo-sample.json"));
     println!();
-    speed(&data.join("locomo-dev"));
+    measure_speed(&data.join("locomo-dev"));
 }
 
 fn data() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let named = std::env::var_os("TREERING_DATA").map(PathBuf::from);
-    named.or(Some(beside)).filter(|folder| folder.is_dir())
+    let default_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let configured = std::env::var_os("TREERING_DATA").map(PathBuf::from);
+    configured.or(Some(default_path)).filter(|folder| folder.is_dir())
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -50,11 +50,11 @@ fn read(path: &Path) -> Option<String> {
     text
 }
 
-fn mark(reached: bool) -> &'static str {
-    if reached { "reached" } else { "MISSED" }
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "reached" } else { "MISSED" }
 }
 
-fn said(author: &str, text: &str) -> Passage {
+fn passage(author: &str, text: &str) -> Passage {
     let at = Timestamp::from_micros(0);
     Passage::Message(MessagePassage {
         role: Role::User,
@@ -64,16 +64,16 @@ fn said(author: &str, text: &str) -> Passage {
     })
 }
 
-fn brief(passages: Vec<Passage>, share: impl Fn(&SummaryRequest) -> f32) -> SummaryRequest {
+fn request(passages: Vec<Passage>, kept_share: impl Fn(&SummaryRequest) -> f32) -> SummaryRequest {
     let (level, strategy, length) = (Level::FIRST, Strategy::Concise, SummaryLength::Keep(1.0));
-    let mut brief =
+    let mut request =
         SummaryRequest::new(level, strategy, length, true, passages, SessionInfo::default());
-    brief.length = SummaryLength::Keep(share(&brief));
-    brief
+    request.length = SummaryLength::Keep(kept_share(&request));
+    request
 }
 
-fn summarise(brief: &SummaryRequest) -> NodeContent {
-    Extractive.summarize(brief).unwrap()
+fn summarise(request: &SummaryRequest) -> NodeContent {
+    Extractive.summarize(request).unwrap()
 }
 
 /// ROUGE F1 at reference length: every summary is cut to the number of words of its reference.
@@ -89,20 +89,23 @@ fn dialogues(path: &Path) {
             (entry["dialogue"].as_str().unwrap(), entry["summary"].as_str().unwrap());
         let turns: Vec<(&str, &str)> =
             dialogue.lines().filter_map(|line| line.split_once(": ")).collect();
-        let passages = turns.iter().map(|(who, what)| said(who, what)).collect();
+        let passages = turns.iter().map(|(author, text)| passage(author, text)).collect();
         // Slightly longer than the reference, because the summary is cut afterwards.
-        let wanted = reference.chars().count() as f32 * 1.06;
-        let brief = brief(passages, |brief| wanted / brief.chars() as f32);
-        let ours = summarise(&brief);
+        let target_chars = reference.chars().count() as f32 * 1.06;
+        let request = request(passages, |request| target_chars / request.chars() as f32);
+        let summary = summarise(&request);
         let words = reference.split_whitespace().count();
-        let summaries =
-            [plain::lead(&turns, words), plain::centroid(&turns, words), ours.overview.clone()];
+        let summaries = [
+            baselines::lead(&turns, words),
+            baselines::centroid(&turns, words),
+            summary.overview.clone(),
+        ];
         for (sum, summary) in sums.iter_mut().zip(&summaries) {
             let cut: Vec<&str> = summary.split_whitespace().take(words).collect();
             let scores = rouge::scores(reference, &cut.join(" "));
             sum.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
         }
-        let fidelity = accept(&ours, brief.facts(), brief.chars());
+        let fidelity = accept(&summary, request.facts(), request.chars());
         grounded += fidelity.map_or(0.0, |fidelity| f64::from(fidelity.grounded));
         count += 1;
     }
@@ -110,19 +113,19 @@ fn dialogues(path: &Path) {
         "{count} dialogues, F1 at reference length {:>10} {:>8} {:>8}",
         "ROUGE-1", "ROUGE-2", "ROUGE-L"
     );
-    let share = |sum: f64| 100.0 * sum / f64::from(count);
+    let percent = |sum: f64| 100.0 * sum / f64::from(count);
     for (name, sum) in ["lead", "plain centroid", "extractive"].iter().zip(&sums) {
-        let [one, two, longest] = sum.map(share);
+        let [one, two, longest] = sum.map(percent);
         println!("{name:<40} {one:>10.1} {two:>8.1} {longest:>8.1}");
     }
     let [one, two, longest] = GOALS;
-    let reached = sums[2].iter().zip(GOALS).all(|(sum, goal)| share(*sum) >= goal);
-    println!("{:<40} {one:>10.1} {two:>8.1} {longest:>8.1}  {}", "goal", mark(reached));
-    let grounded = share(grounded);
+    let is_met = sums[2].iter().zip(GOALS).all(|(sum, goal)| percent(*sum) >= goal);
+    println!("{:<40} {one:>10.1} {two:>8.1} {longest:>8.1}  {}", "goal", verdict(is_met));
+    let grounded = percent(grounded);
     println!(
         "{:<40} {grounded:>9.1}%  {}",
         "facts of the summaries that are grounded",
-        mark(grounded > 99.99)
+        verdict(grounded > 99.99)
     );
 }
 
@@ -144,15 +147,15 @@ fn observations(path: &Path) {
                 .iter()
                 .map(|turn| (turn["speaker"].as_str().unwrap(), turn["text"].as_str().unwrap()))
                 .collect();
-            let passages = turns.iter().map(|(who, what)| said(who, what)).collect();
-            let brief = brief(passages, |_| 0.2);
-            let chars = brief.chars() as usize / 5;
+            let passages = turns.iter().map(|(author, text)| passage(author, text)).collect();
+            let request = request(passages, |_| 0.2);
+            let chars = request.chars() as usize / 5;
             let summaries = [
-                plain::lead_chars(&turns, chars),
-                plain::centroid_chars(&turns, chars),
-                summarise(&brief).overview,
+                baselines::lead_chars(&turns, chars),
+                baselines::centroid_chars(&turns, chars),
+                summarise(&request).overview,
             ];
-            let words = summaries.map(|summary| plain::content(&summary));
+            let words = summaries.map(|summary| baselines::content(&summary));
             let notes = &sample["observation"][format!("session_{number}_observation")];
             for note in notes
                 .as_object()
@@ -171,10 +174,10 @@ fn observations(path: &Path) {
                 }
                 count += 1;
                 for (kept, words) in kept.iter_mut().zip(&words) {
-                    let own = coverage(note[0].as_str().unwrap(), words);
+                    let coverage_of_note = coverage(note[0].as_str().unwrap(), words);
                     let turn = cited.iter().map(|text| coverage(text, words)).fold(0.0, f64::max);
-                    kept[0] += u32::from(own >= 0.6);
-                    kept[1] += u32::from(own >= 0.7);
+                    kept[0] += u32::from(coverage_of_note >= 0.6);
+                    kept[1] += u32::from(coverage_of_note >= 0.7);
                     kept[2] += u32::from(turn >= 0.6);
                     kept[3] += u32::from(turn >= 0.7);
                 }
@@ -183,13 +186,13 @@ fn observations(path: &Path) {
     }
     println!("{:<40} {:>10} {:>8} {:>9} {:>9}", "", "note 60 %", "70 %", "turn 60 %", "70 %");
     println!("{count} notes on chats, retained at 5x");
-    let share = |kept: u32| 100.0 * f64::from(kept) / f64::from(count.max(1));
+    let percent = |kept: u32| 100.0 * f64::from(kept) / f64::from(count.max(1));
     for (name, kept) in ["lead", "plain centroid", "extractive"].iter().zip(&kept) {
-        let [note, strict, turn, strictest] = kept.map(share);
+        let [note, strict, turn, strictest] = kept.map(percent);
         println!("{name:<40} {note:>10.1} {strict:>8.1} {turn:>9.1} {strictest:>9.1}");
     }
-    let reached = |column: usize| mark(share(kept[2][column]) > GOAL);
-    let [note, strict, turn, strictest] = [0, 1, 2, 3].map(reached);
+    let is_met = |column: usize| verdict(percent(kept[2][column]) > GOAL);
+    let [note, strict, turn, strictest] = [0, 1, 2, 3].map(is_met);
     println!("{:<40} {note:>10} {strict:>8} {turn:>9} {strictest:>9}", format!("goal {GOAL:.1}"));
 }
 
@@ -203,12 +206,12 @@ fn cites(ids: &Value, id: &str) -> bool {
 
 /// The share of a text's content words that are in `words`.
 fn coverage(text: &str, words: &HashSet<String>) -> f64 {
-    let own = plain::content(text);
-    own.intersection(words).count() as f64 / own.len().max(1) as f64
+    let note_words = baselines::content(text);
+    note_words.intersection(words).count() as f64 / note_words.len().max(1) as f64
 }
 
 /// The time to summarize a window of the default size.
-fn speed(folder: &Path) {
+fn measure_speed(folder: &Path) {
     let mut times: Vec<Duration> = Vec::new();
     let (mut messages, mut chars) = (0, 0);
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -219,14 +222,16 @@ fn speed(folder: &Path) {
         for window in turns.chunks(40) {
             let passages: Vec<Passage> = window
                 .iter()
-                .map(|turn| said(turn["author"].as_str().unwrap(), turn["text"].as_str().unwrap()))
+                .map(|turn| {
+                    passage(turn["author"].as_str().unwrap(), turn["text"].as_str().unwrap())
+                })
                 .collect();
             messages += passages.len();
-            let mut brief = brief(passages, |_| 0.5);
-            brief.strategy = Strategy::Detailed;
-            chars += brief.chars();
+            let mut request = request(passages, |_| 0.5);
+            request.strategy = Strategy::Detailed;
+            chars += request.chars();
             let start = Instant::now();
-            std::hint::black_box(summarise(&brief));
+            std::hint::black_box(summarise(&request));
             times.push(start.elapsed());
         }
     }
@@ -240,11 +245,11 @@ fn speed(folder: &Path) {
     let size = chars as usize / times.len();
     println!(
         "window of {size} characters, median {median:>18.2} ms  (goal 3 ms)  {}",
-        mark(median < 3.0)
+        verdict(median < 3.0)
     );
     println!(
         "messages per second {:>34.0}  (goal 2,000)  {}",
         messages as f64 / total.as_secs_f64(),
-        mark(messages as f64 / total.as_secs_f64() > 2000.0)
+        verdict(messages as f64 / total.as_secs_f64() > 2000.0)
     );
 }

@@ -51,9 +51,9 @@ fn common_sequence(one: &[String], other: &[String]) -> usize {
     let mut row = vec![0; other.len() + 1];
     for word in one {
         let mut diagonal = 0;
-        for (place, candidate) in other.iter().enumerate() {
-            let above = row[place + 1];
-            row[place + 1] = if word == candidate { diagonal + 1 } else { above.max(row[place]) };
+        for (column, candidate) in other.iter().enumerate() {
+            let above = row[column + 1];
+            row[column + 1] = if word == candidate { diagonal + 1 } else { above.max(row[column]) };
             diagonal = above;
         }
     }

@@ -60,7 +60,7 @@ const DROPPED: [&str; 19] = [
 ];
 
 impl Word {
-    fn ends(&self, suffix: &str) -> bool {
+    fn ends_with(&self, suffix: &str) -> bool {
         self.0.ends_with(suffix.as_bytes())
     }
 
@@ -103,36 +103,38 @@ impl Word {
     }
 
     fn plurals(&mut self) {
-        if self.ends("ies") && self.0.len() == 4 {
+        if self.ends_with("ies") && self.0.len() == 4 {
             self.cut(1);
-        } else if self.ends("sses") || self.ends("ies") {
+        } else if self.ends_with("sses") || self.ends_with("ies") {
             self.cut(2);
-        } else if self.ends("s") && !self.ends("ss") {
+        } else if self.ends_with("s") && !self.ends_with("ss") {
             self.cut(1);
         }
     }
 
     fn past(&mut self) {
-        if self.ends("ied") {
+        if self.ends_with("ied") {
             let short = self.0.len() == 4;
             self.cut(if short { 1 } else { 2 });
             return;
         }
-        if self.ends("eed") {
+        if self.ends_with("eed") {
             if self.measure(self.0.len() - 3) > 0 {
                 self.cut(1);
             }
             return;
         }
-        let suffix = ["ed", "ing"].into_iter().find(|suffix| self.ends(suffix));
+        let suffix = ["ed", "ing"].into_iter().find(|suffix| self.ends_with(suffix));
         let Some(suffix) = suffix.filter(|suffix| self.has_vowel(self.0.len() - suffix.len()))
         else {
             return;
         };
         self.cut(suffix.len());
-        if self.ends("at") || self.ends("bl") || self.ends("iz") {
+        if self.ends_with("at") || self.ends_with("bl") || self.ends_with("iz") {
             self.0.push(b'e');
-        } else if self.ends_double() && !(self.ends("l") || self.ends("s") || self.ends("z")) {
+        } else if self.ends_double()
+            && !(self.ends_with("l") || self.ends_with("s") || self.ends_with("z"))
+        {
             self.cut(1);
         } else if self.measure(self.0.len()) == 1 && self.ends_short(self.0.len()) {
             self.0.push(b'e');
@@ -141,7 +143,7 @@ impl Word {
 
     fn last_y(&mut self) {
         let size = self.0.len();
-        if self.ends("y") && size > 2 && self.is_consonant(size - 2) {
+        if self.ends_with("y") && size > 2 && self.is_consonant(size - 2) {
             self.0[size - 1] = b'i';
         }
     }
@@ -150,7 +152,7 @@ impl Word {
         // Only the longest matching suffix is considered, even if it cannot be removed.
         let fitting = suffixes
             .iter()
-            .filter(|(suffix, _)| self.ends(suffix))
+            .filter(|(suffix, _)| self.ends_with(suffix))
             .max_by_key(|(suffix, _)| suffix.len());
         let Some((suffix, other)) = fitting else { return };
         // The l of "logi" counts as part of the stem.
@@ -162,8 +164,10 @@ impl Word {
     }
 
     fn drop_suffix(&mut self) {
-        let fitting =
-            DROPPED.iter().filter(|suffix| self.ends(suffix)).max_by_key(|suffix| suffix.len());
+        let fitting = DROPPED
+            .iter()
+            .filter(|suffix| self.ends_with(suffix))
+            .max_by_key(|suffix| suffix.len());
         let Some(suffix) = fitting else { return };
         let end = self.0.len() - suffix.len();
         let allowed = *suffix != "ion" || end > 0 && b"st".contains(&self.0[end - 1]);
@@ -174,13 +178,13 @@ impl Word {
 
     fn tidy(&mut self) {
         let size = self.0.len();
-        if self.ends("e") {
+        if self.ends_with("e") {
             let measure = self.measure(size - 1);
             if measure > 1 || measure == 1 && !self.ends_short(size - 1) {
                 self.cut(1);
             }
         }
-        if self.ends("ll") && self.measure(self.0.len() - 1) > 1 {
+        if self.ends_with("ll") && self.measure(self.0.len() - 1) > 1 {
             self.cut(1);
         }
     }

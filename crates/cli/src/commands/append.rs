@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use treering_core::{Entry, ExternalId, NewMessage, ThreadName, Timestamp};
 use treering_engine::{AppendReport, AppendTarget};
 
+use super::create::NewConversationArgs;
 use super::output::{BOLD, Output, count, paint};
 use super::work::catch_up;
 use super::{CliError, local_time};
@@ -14,7 +15,7 @@ use treering_server::service::requests::{RoleName, TurnRequest, fork_entry};
 use treering_server::views::AppendedView;
 
 /// A commit reads no further line once it holds this many entries.
-const LARGEST_PORTION: usize = 256;
+const MAX_BATCH_ENTRIES: usize = 256;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -64,15 +65,8 @@ pub(super) struct Args {
     /// The id of the message at its source; appending it again adds nothing
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
-    /// The title of a new conversation
-    #[arg(long, value_name = "TEXT")]
-    title: Option<String>,
-    /// The folder of a new conversation [default: the current folder]
-    #[arg(long, value_name = "FOLDER")]
-    cwd: Option<String>,
-    /// The project of a new conversation
-    #[arg(long, value_name = "FOLDER")]
-    project: Option<String>,
+    #[command(flatten)]
+    new: NewConversationArgs,
     /// Leave the summaries to a worker (`treering work`)
     #[arg(long)]
     no_tree: bool,
@@ -126,9 +120,9 @@ fn request(args: &Args, now: Timestamp) -> Result<TurnRequest, CliError> {
     Ok(TurnRequest {
         conversation: args.conversation.clone(),
         key: args.key.clone(),
-        title: args.title.clone(),
-        cwd: is_new.then(|| args.cwd.clone().unwrap_or_else(|| ".".into())),
-        project_path: args.project.clone(),
+        title: args.new.title.clone(),
+        cwd: is_new.then(|| args.new.cwd()),
+        project_path: args.new.project.clone(),
         thread: args.thread.clone(),
         fork_at: args.fork_at,
         author: args.author.clone(),
@@ -190,7 +184,7 @@ fn append_stdin(
         let mut entries = Vec::new();
         let mut next_target = None;
         let mut ended = false;
-        while entries.len() < LARGEST_PORTION {
+        while entries.len() < MAX_BATCH_ENTRIES {
             let mut line = Vec::new();
             if input.read_until(b'\n', &mut line)? == 0 {
                 ended = true;
@@ -201,8 +195,8 @@ fn append_stdin(
             match parsed {
                 Ok(None | Some(JsonLine::Header)) => {}
                 Ok(Some(JsonLine::Entries(more))) => entries.extend(more),
-                Ok(Some(JsonLine::Conversation(about))) => {
-                    next_target = Some(AppendTarget::FindOrCreate(*about));
+                Ok(Some(JsonLine::Conversation(conversation))) => {
+                    next_target = Some(AppendTarget::FindOrCreate(*conversation));
                     break;
                 }
                 Err(error) => {

@@ -39,9 +39,9 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         treering::inspect_backup(&args.file).map_err(CliError::Backup)?;
     let view = View { file: args.file.clone(), conversations, messages, schema_version, bytes };
     output.show(&view, |out| {
-        let held =
+        let contents =
             format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
-        writeln!(out, "{} {held}, {}: {}", paint(GOOD, "✓"), size(bytes), view.file.display())?;
+        writeln!(out, "{} {contents}, {}: {}", paint(GOOD, "✓"), size(bytes), view.file.display())?;
         writeln!(
             out,
             "{}",

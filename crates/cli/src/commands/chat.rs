@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         instructions: Some(custom.unwrap_or(INSTRUCTIONS).to_owned()),
         budget: Some(args.budget.unwrap_or(settings.context.budget)),
         profile: Some(settings.profile(&settings.context.profile)?),
-        max_tokens: Some(settings.chat.max_tokens).filter(|most| *most > 0),
+        max_tokens: Some(settings.chat.max_tokens).filter(|limit| *limit > 0),
         temperature: Some(settings.chat.temperature as f32),
         gate_timeout: None,
     };
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         (reference, _) => Some(service.named_or_latest(reference.as_deref())?),
     };
     let agent = Agent::new(engine.clone(), chat, agent_settings)?;
-    let mut talk = ChatSession {
+    let mut session = ChatSession {
         engine,
         agent,
         output,
@@ -86,12 +86,12 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         last: None,
     };
     match &args.say {
-        Some(text) => talk.turn(text)?,
-        None if io::stdin().is_terminal() => talk.run_interactive(known.as_ref())?,
-        None => talk.run_lines()?,
+        Some(text) => session.turn(text)?,
+        None if io::stdin().is_terminal() => session.run_interactive(known.as_ref())?,
+        None => session.run_lines()?,
     }
-    let conversation = talk.conversation;
-    drop(talk);
+    let conversation = session.conversation;
+    drop(session);
     if engine.is_local() { work::catch_up(engine, conversation, output) } else { Ok(()) }
 }
 
@@ -203,36 +203,36 @@ impl ChatSession<'_> {
         let mut failed = Ok(());
         let reply = self.agent.ask_streaming(id, text, &mut |piece| {
             // Drop control characters, so that no escape sequence reaches the terminal.
-            let plain: String =
+            let printable: String =
                 piece.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
             let mut out = io::stdout().lock();
             if failed.is_ok() {
-                failed = out.write_all(plain.as_bytes()).and_then(|()| out.flush());
+                failed = out.write_all(printable.as_bytes()).and_then(|()| out.flush());
             }
         })?;
         failed?;
         let mut out = anstream::stdout().lock();
         writeln!(out)?;
-        let why = match reply.end {
+        let warning = match reply.end {
             FinishReason::Complete => None,
             FinishReason::Truncated => {
                 Some("the answer reached the token limit; raise the setting chat.max_tokens")
             }
             FinishReason::Declined => Some("the model declined to continue"),
         };
-        if let Some(why) = why {
-            self.output.note(why);
+        if let Some(warning) = warning {
+            self.output.note(warning);
         }
         if io::stdout().is_terminal() {
             let receipt = &reply.context.receipt;
-            let given = grouped(receipt.tokens.into());
+            let context_tokens = grouped(receipt.tokens.into());
             writeln!(
                 out,
                 "{}",
                 paint(
                     DIM,
                     format!(
-                        "{given} tokens of context · {} recalled",
+                        "{context_tokens} tokens of context · {} recalled",
                         count(recalled(&reply.context), "message")
                     )
                 )
@@ -263,14 +263,14 @@ impl ChatSession<'_> {
     fn receipt(&self) -> Result<(), CliError> {
         let mut out = anstream::stdout().lock();
         match &self.last {
-            Some(given) => Ok(context::receipt(&mut out, &given.receipt)?),
+            Some(context) => Ok(context::receipt(&mut out, &context.receipt)?),
             None => Ok(writeln!(out, "no context yet; ask a question first")?),
         }
     }
 }
 
 /// The number of messages that a context recalls for the question.
-fn recalled(given: &Context) -> u64 {
-    let volatile = given.sections.iter().filter(|section| section.is_volatile);
+fn recalled(context: &Context) -> u64 {
+    let volatile = context.sections.iter().filter(|section| section.is_volatile);
     volatile.map(|section| section.items.len() as u64).sum()
 }

@@ -117,11 +117,11 @@ fn diff(
     };
     let changes = now.changes_since(&before);
     let of = |added: bool| {
-        let wanted = changes.iter().filter_map(move |change| match change {
+        let selected = changes.iter().filter_map(move |change| match change {
             ContextChange::Added(item) => added.then_some(item),
             ContextChange::Removed(item) => (!added).then_some(item),
         });
-        wanted.collect::<Vec<_>>()
+        selected.collect::<Vec<_>>()
     };
     let reusable = now.receipt.reusable;
     let view = DiffView {
@@ -131,25 +131,16 @@ fn diff(
         removed: of(false),
     };
     output.show(&view, |out| {
-        let mut table = TextTable::new(&[
-            Column::Left(""),
-            Column::Left("level"),
-            Column::Left("messages"),
-            Column::Left("detail"),
-            Column::Left("reason"),
-            Column::Right("score"),
-            Column::Right("tokens"),
-            Column::Left("hash"),
-        ]);
+        let mut table = TextTable::new(&DIFF_COLUMNS);
         for change in &changes {
-            let (style, mark, item) = match change {
+            let (style, sign, item) = match change {
                 ContextChange::Added(item) => (GOOD, "+", item),
                 ContextChange::Removed(item) => (BAD, "−", item),
             };
             let [level, messages, detail, reason, score, tokens, hash] =
                 cells(std::slice::from_ref(item));
-            let mark = (style, mark.to_owned());
-            table.row([mark, level, messages, detail, reason, score, tokens, hash]);
+            let sign = (style, sign.to_owned());
+            table.row([sign, level, messages, detail, reason, score, tokens, hash]);
         }
         if !changes.is_empty() {
             table.print(out)?;
@@ -167,12 +158,24 @@ fn diff(
     Ok(())
 }
 
+/// The columns of a comparison of contexts. A receipt has the same ones without the sign.
+const DIFF_COLUMNS: [Column; 8] = [
+    Column::Left(""),
+    Column::Left("level"),
+    Column::Left("messages"),
+    Column::Left("detail"),
+    Column::Left("reason"),
+    Column::Right("score"),
+    Column::Right("tokens"),
+    Column::Left("hash"),
+];
+
 /// Prints the receipt for people. Adjacent messages with the same reason share a line.
 pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
     let Receipt { profile, tokens, budget, tokenizer, thread, .. } = receipt;
-    let share = 100.0 * f64::from(*tokens) / f64::from((*budget).max(1));
+    let percent = 100.0 * f64::from(*tokens) / f64::from((*budget).max(1));
     let (tokens, budget) = (grouped((*tokens).into()), grouped((*budget).into()));
-    writeln!(out, "{}", paint(BOLD, format!("{tokens} of {budget} tokens ({share:.0}%)")))?;
+    writeln!(out, "{}", paint(BOLD, format!("{tokens} of {budget} tokens ({percent:.0}%)")))?;
     let threads = if thread == "*" { "all threads".into() } else { format!("thread {thread}") };
     print_dim(out, "", &format!("profile {profile} · {threads} · tokenizer {tokenizer}"))?;
     let query = receipt.query.as_ref();
@@ -180,15 +183,8 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
     let turn = receipt.as_of.map_or_else(String::new, |turn| format!("as of turn {turn} · "));
     print_dim(out, "", &format!("{turn}{query}"))?;
     for section in receipt.items.chunk_by(|one, next| one.section == next.section) {
-        let mut table = TextTable::new(&[
-            Column::Left("level"),
-            Column::Left("messages"),
-            Column::Left("detail"),
-            Column::Left("reason"),
-            Column::Right("score"),
-            Column::Right("tokens"),
-            Column::Left("hash"),
-        ]);
+        let [_, columns @ ..] = DIFF_COLUMNS;
+        let mut table = TextTable::new(&columns);
         for run in runs(section) {
             table.row(cells(run));
         }
@@ -214,20 +210,20 @@ fn fact(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
 
 /// Groups items that can share a line: consecutive messages with the same reason.
 fn runs(items: &[ReceiptItem]) -> Vec<&[ReceiptItem]> {
-    let goes_on = |one: &ReceiptItem, next: &ReceiptItem| {
-        let alike = one.level == 0 && next.level == 0 && one.section == next.section;
+    let continues = |one: &ReceiptItem, next: &ReceiptItem| {
+        let is_adjacent_kind = one.level == 0 && next.level == 0 && one.section == next.section;
         let same = one.reason == next.reason
             && one.detail == next.detail
             && one.score == 0.0
             && next.score == 0.0;
-        alike && same && next.from <= one.until
+        is_adjacent_kind && same && next.from <= one.until
     };
-    items.chunk_by(goes_on).collect()
+    items.chunk_by(continues).collect()
 }
 
 /// The cells of a line: level, messages, detail, reason, score, tokens, hash.
 fn cells(run: &[ReceiptItem]) -> [(Style, String); 7] {
-    let plain = |text: String| (Style::new(), text);
+    let unstyled = |text: String| (Style::new(), text);
     let (Some(first), Some(last)) = (run.first(), run.last()) else {
         return Default::default();
     };
@@ -235,19 +231,19 @@ fn cells(run: &[ReceiptItem]) -> [(Style, String); 7] {
     let score = if first.score == 0.0 { String::new() } else { format!("{:.2}", first.score) };
     let hash = match run.len() {
         1 => first.hash.to_string()[..8].to_owned(),
-        many => format!("{many} messages"),
+        n => format!("{n} messages"),
     };
     let detail = match (first.level, first.detail) {
         (0, DetailLevel::Text) => "raw",
         (_, detail) => detail.as_str(),
     };
     [
-        plain(if first.level == 0 { "·".to_owned() } else { first.level.to_string() }),
-        plain(messages(first.from, last.until)),
-        plain(detail.to_owned()),
-        plain(first.reason.as_str().to_owned()),
-        plain(score),
-        plain(grouped(tokens.into())),
+        unstyled(if first.level == 0 { "·".to_owned() } else { first.level.to_string() }),
+        unstyled(messages(first.from, last.until)),
+        unstyled(detail.to_owned()),
+        unstyled(first.reason.as_str().to_owned()),
+        unstyled(score),
+        unstyled(grouped(tokens.into())),
         (DIM, hash),
     ]
 }
@@ -263,11 +259,11 @@ fn messages(from: u32, until: u32) -> String {
 fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
     const SHOWN: usize = 6;
     let mut parts: Vec<String> = Vec::new();
-    for why in [SkipReason::NoRoom, SkipReason::NotAskedFor, SkipReason::Cut] {
+    for reason in [SkipReason::NoRoom, SkipReason::NotAskedFor, SkipReason::Cut] {
         let spans: Vec<String> = receipt
             .left_out
             .iter()
-            .filter(|it| it.why == why)
+            .filter(|it| it.why == reason)
             .map(|it| messages(it.from, it.until))
             .collect();
         if !spans.is_empty() {
@@ -275,7 +271,7 @@ fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
             parts.push(format!(
                 "{}{more} ({})",
                 spans[..spans.len().min(SHOWN)].join(", "),
-                why.as_str()
+                reason.as_str()
             ));
         }
     }
@@ -294,9 +290,9 @@ fn gate(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
         false => writeln!(out, "  {}", paint(GOOD, "complete"))?,
         true => writeln!(out, "  {}", paint(BAD, "degraded"))?,
     }
-    for (what, list) in [("pending", &gate.pending), ("failed", &gate.failed)] {
+    for (state, list) in [("pending", &gate.pending), ("failed", &gate.failed)] {
         for operation in list {
-            print_text(out, "  ", &format!("{what}: {operation}"))?;
+            print_text(out, "  ", &format!("{state}: {operation}"))?;
         }
     }
     Ok(())

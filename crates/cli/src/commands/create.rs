@@ -14,23 +14,36 @@ pub(super) struct Args {
     /// Your own key for the conversation; if it exists, it is printed instead
     #[arg(long, value_name = "ID")]
     key: Option<String>,
-    /// The title
+    #[command(flatten)]
+    new: NewConversationArgs,
+}
+
+/// The properties of a new conversation.
+#[derive(clap::Args)]
+pub(super) struct NewConversationArgs {
+    /// The title of a new conversation
     #[arg(long, value_name = "TEXT")]
-    title: Option<String>,
-    /// The folder of the conversation [default: the current folder]
+    pub(super) title: Option<String>,
+    /// The folder of a new conversation [default: the current folder]
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<String>,
-    /// The project that the folder belongs to
+    /// The project of a new conversation
     #[arg(long, value_name = "FOLDER")]
-    project: Option<String>,
+    pub(super) project: Option<String>,
+}
+
+impl NewConversationArgs {
+    pub(super) fn cwd(&self) -> String {
+        self.cwd.clone().unwrap_or_else(|| ".".into())
+    }
 }
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let request = CreateRequest {
         key: args.key.clone(),
-        title: args.title.clone(),
-        cwd: Some(args.cwd.clone().unwrap_or_else(|| ".".into())),
-        project_path: args.project.clone(),
+        title: args.new.title.clone(),
+        cwd: Some(args.new.cwd()),
+        project_path: args.new.project.clone(),
     };
     let view = service.create(&request)?;
     output.show(&view, |out| writeln!(out, "{} {}", paint(BOLD, &view.slug), view.id))?;

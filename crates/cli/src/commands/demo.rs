@@ -136,9 +136,9 @@ impl Tour {
 
     fn print(&self, out: &mut dyn Write, kept: Option<&Path>) -> io::Result<()> {
         writeln!(out, "{}\n", paint(BOLD, "Treering: a memory for conversations with models"))?;
-        let about = "The sample: over six weeks, Ana builds a tide and berth service for a small \
+        let description = "The sample: over six weeks, Ana builds a tide and berth service for a small \
                      harbor with an assistant called Juno.";
-        print_text(out, "", about)?;
+        print_text(out, "", description)?;
         heading(out, "treering import tidewatch.jsonl", "Import it twice; it is stored once.")?;
         self.imports(out)?;
         heading(out, "treering sessions", "List conversations.")?;
@@ -169,10 +169,10 @@ impl Tour {
     }
 
     fn imports(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (mark, name, report) in [("+", "first ", &self.first), ("=", "second", &self.second)] {
+        for (sign, name, report) in [("+", "first ", &self.first), ("=", "second", &self.second)] {
             let messages = count(report.messages_new, "message");
             let calls = count(report.tool_calls_new, "tool call");
-            writeln!(out, "{} {name} import: {messages}, {calls}", paint(GOOD, mark))?;
+            writeln!(out, "{} {name} import: {messages}, {calls}", paint(GOOD, sign))?;
         }
         Ok(())
     }
@@ -186,10 +186,10 @@ impl Tour {
         }
         let receipt = &self.context.receipt;
         let (used, budget) = (grouped(receipt.tokens.into()), grouped(receipt.budget.into()));
-        let whole = self.view().tokens;
+        let total_tokens = self.view().tokens;
         let note = format!(
             "{used} of {budget} tokens, out of {}. `--receipt` explains each item.",
-            grouped(whole)
+            grouped(total_tokens)
         );
         print_dim(out, "", &note)
     }
@@ -210,7 +210,7 @@ impl Tour {
     }
 }
 
-fn heading(out: &mut dyn Write, command: &str, what: &str) -> io::Result<()> {
-    writeln!(out, "\n{}", paint(DIM, what))?;
+fn heading(out: &mut dyn Write, command: &str, description: &str) -> io::Result<()> {
+    writeln!(out, "\n{}", paint(DIM, description))?;
     writeln!(out, "{}", paint(BOLD, format!("$ {command}")))
 }

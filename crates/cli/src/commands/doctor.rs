@@ -47,7 +47,7 @@ enum CheckState {
 
 #[derive(Serialize)]
 struct Check {
-    what: &'static str,
+    name: &'static str,
     state: CheckState,
     found: String,
     /// Advice for the user.
@@ -55,16 +55,16 @@ struct Check {
 }
 
 impl Check {
-    fn fine(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, state: CheckState::Fine, found: found.into(), fix: None }
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: CheckState::Fine, found: found.into(), fix: None }
     }
 
-    fn waits(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { what, state: CheckState::Waits, found: found.into(), fix: Some(fix.into()) }
+    fn waits(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, state: CheckState::Waits, found: found.into(), fix: Some(fix.into()) }
     }
 
-    fn broken(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { what, state: CheckState::Broken, found: found.into(), fix: Some(fix.into()) }
+    fn broken(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, state: CheckState::Broken, found: found.into(), fix: Some(fix.into()) }
     }
 }
 
@@ -74,12 +74,12 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     let view = View { healthy, checks };
     output.show(&view, |out| {
         for check in &view.checks {
-            let mark = match check.state {
+            let sign = match check.state {
                 CheckState::Fine => paint(GOOD, "✓"),
                 CheckState::Waits => paint(DIM, "…"),
                 CheckState::Broken => paint(BAD, "✗"),
             };
-            writeln!(out, "{mark} {}", paint(BOLD, check.what))?;
+            writeln!(out, "{sign} {}", paint(BOLD, check.name))?;
             print_text(out, "  ", &check.found)?;
             if let Some(fix) = &check.fix {
                 print_text(out, "  ", &format!("→ {fix}"))?;
@@ -103,17 +103,19 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
         }
     };
     let set = loaded.effective.iter().filter(|setting| setting.origin != Origin::Default).count();
-    let mut checks = vec![Check::fine(
+    let mut checks = vec![Check::ok(
         "settings",
         format!("{} set, all others at their defaults", count(set as u64, "value")),
     )];
     let settings = loaded.settings;
     checks.extend(prompts(&home, &settings));
-    let asked = ConfiguredModels::of(&settings);
+    let configured = ConfiguredModels::of(&settings);
     let engine = store(&home, global, settings, &mut checks)?;
     if !args.offline {
         let meter = engine.as_ref().map(|engine| engine.spend_meter(None));
-        checks.extend(asked.checks(meter.as_ref().map_or(&Unmetered, |meter| meter as &dyn Meter)));
+        checks.extend(
+            configured.checks(meter.as_ref().map_or(&Unmetered, |meter| meter as &dyn Meter)),
+        );
     }
     if let Some(engine) = &engine {
         checks.push(index(engine, args)?);
@@ -135,10 +137,10 @@ fn prompts(home: &Path, settings: &Settings) -> Option<Check> {
     }
     let folder = home.join(&settings.summarize.prompts);
     match own_prompts(&folder) {
-        Ok(own) if own.is_empty() => None,
-        Ok(own) => {
-            let names: Vec<String> = own.keys().map(ToString::to_string).collect();
-            Some(Check::fine("prompts", format!("{} in {}", names.join(", "), folder.display())))
+        Ok(prompts) if prompts.is_empty() => None,
+        Ok(prompts) => {
+            let names: Vec<String> = prompts.keys().map(ToString::to_string).collect();
+            Some(Check::ok("prompts", format!("{} in {}", names.join(", "), folder.display())))
         }
         Err(error) => {
             let fix = "fix or delete the file; until then, summaries use the extractive fallback";
@@ -158,7 +160,7 @@ fn store(
     // A WAL without its database is a damaged store, not a new one.
     if !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
         let found = format!("none yet in {}; the first turn creates it", home.display());
-        checks.push(Check::fine("store", found));
+        checks.push(Check::ok("store", found));
         return Ok(None);
     }
     let engine = match global.open_with(settings) {
@@ -176,7 +178,7 @@ fn store(
     checks.push(match problems.first() {
         None => {
             let (version, bytes) = (described.schema_version, size(described.bytes));
-            Check::fine(
+            Check::ok(
                 "store",
                 format!("healthy, schema {version}, {bytes}, {}", described.location),
             )
@@ -230,15 +232,15 @@ impl ConfiguredModels {
     fn checks(&self, meter: &dyn Meter) -> Vec<Check> {
         let summaries = match &self.summarize {
             None => {
-                Check::fine("summaries", "built-in extractive summarizer; no model is configured")
+                Check::ok("summaries", "built-in extractive summarizer; no model is configured")
             }
             Some((provider, model)) => {
-                let asked = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
-                verdict("summaries", provider, model, asked)
+                let result = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
+                verdict("summaries", provider, model, result)
             }
         };
         let embed = match &self.embed {
-            None => Check::fine("vectors", "built-in embedder; no model is configured"),
+            None => Check::ok("vectors", "built-in embedder; no model is configured"),
             Some((provider, model)) => {
                 let embedder = self.models.embedder(provider, model, self.dimensions);
                 verdict(
@@ -249,11 +251,11 @@ impl ConfiguredModels {
                 )
             }
         };
-        let talk = self.chat.as_ref().map(|(provider, model)| {
-            let asked = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
-            verdict("chat", provider, model, asked)
+        let chat = self.chat.as_ref().map(|(provider, model)| {
+            let result = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
+            verdict("chat", provider, model, result)
         });
-        [summaries, embed].into_iter().chain(talk).collect()
+        [summaries, embed].into_iter().chain(chat).collect()
     }
 }
 
@@ -272,20 +274,20 @@ fn embed(embedder: &dyn Embedder, meter: &dyn Meter) -> Result<String, ProviderE
 }
 
 fn verdict(
-    what: &'static str,
+    name: &'static str,
     provider: &str,
     model: &str,
-    asked: Result<String, ProviderError>,
+    result: Result<String, ProviderError>,
 ) -> Check {
-    match asked {
-        Ok(found) => Check::fine(what, format!("{provider}/{model} {found}")),
+    match result {
+        Ok(found) => Check::ok(name, format!("{provider}/{model} {found}")),
         Err(error) if error.advice == RetryAdvice::UseFallback => {
-            Check::waits(what, error.reason, "raise the cap under `spend`, or wait until tomorrow")
+            Check::waits(name, error.reason, "raise the cap under `spend`, or wait until tomorrow")
         }
         Err(error) if matches!(error.advice, RetryAdvice::Throttled(_)) => {
             let fix =
                 format!("raise the quota under `providers.{provider}`, or try again in a minute");
-            Check::waits(what, error.reason, fix)
+            Check::waits(name, error.reason, fix)
         }
         Err(error) => {
             let fix = match error.advice {
@@ -298,7 +300,7 @@ fn verdict(
                      providers.{provider}.base_url is correct"
                 ),
             };
-            Check::broken(what, error.reason, fix)
+            Check::broken(name, error.reason, fix)
         }
     }
 }
@@ -315,15 +317,15 @@ fn index(engine: &Engine, args: &Args) -> Result<Check, CliError> {
         ));
     }
     if args.offline && !engine.is_local() {
-        return Ok(Check::fine("index", format!("search uses {model} (not called)")));
+        return Ok(Check::ok("index", format!("search uses {model} (not called)")));
     }
     let query = Query { text: "ready".into(), limit: 1, ..Query::default() };
     Ok(match engine.search(&query)?.lexical_only_reason {
-        None => Check::fine("index", format!("search uses words and {model}")),
-        Some(why) => {
+        None => Check::ok("index", format!("search uses words and {model}")),
+        Some(reason) => {
             let fix = "until this is fixed, search matches words only; then run `treering work` to \
                        compute the missing vectors";
-            Check::waits("index", why, fix)
+            Check::waits("index", reason, fix)
         }
     })
 }
@@ -341,16 +343,16 @@ fn work(engine: &Engine) -> Result<Vec<Check>, CliError> {
             "run `treering jobs` to see why, and `treering jobs retry` to retry",
         ));
     }
-    let stand_ins = engine.fallback_node_count(None)?;
-    if stand_ins > 0 {
-        let found = format!("{} written by the fallback", count(stand_ins.into(), "node"));
+    let fallback_nodes = engine.fallback_node_count(None)?;
+    if fallback_nodes > 0 {
+        let found = format!("{} written by the fallback", count(fallback_nodes.into(), "node"));
         let summarizer = engine.summarizer_name();
         let fix = format!("run `treering update` to rewrite them with {summarizer}");
         checks.push(Check::waits("stand-ins", found, fix));
     }
-    if let Some(reached) = engine.spend(None)?.reached {
+    if let Some(reached_cap) = engine.spend(None)?.cap_reached {
         let fix = "raise the cap under `spend`, or wait; until then, no model is called";
-        checks.push(Check::waits("spend", reached.to_string(), fix));
+        checks.push(Check::waits("spend", reached_cap.to_string(), fix));
     }
     Ok(checks)
 }

@@ -56,9 +56,9 @@ struct ContextsView {
 
 #[derive(Serialize)]
 struct ContextRow {
-    way: &'static str,
+    method: &'static str,
     gold_raw: f64,
-    gold_told: f64,
+    gold_any: f64,
     answer: f64,
     answers: u32,
     cover: f64,
@@ -131,12 +131,12 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         }
         let entries =
             std::fs::read_dir(path).map_err(|error| CliError::File(path.clone(), error))?;
-        let mut inside: Vec<PathBuf> = entries
+        let mut dir_files: Vec<PathBuf> = entries
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
             .collect();
-        inside.sort();
-        files.extend(inside);
+        dir_files.sort();
+        files.extend(dir_files);
     }
     Ok(files)
 }
@@ -157,8 +157,9 @@ fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
 fn view(args: &Args, files: usize, measured: &Measured) -> View {
     let rows =
         measured.figures.iter().filter(|((_, category), _)| args.categories || category == "ALL");
-    let micros =
-        |share: f64| u64::try_from(measured.percentile(share).as_micros()).unwrap_or(u64::MAX);
+    let micros = |quantile: f64| {
+        u64::try_from(measured.percentile(quantile).as_micros()).unwrap_or(u64::MAX)
+    };
     View {
         files,
         turns: measured.turns,
@@ -188,12 +189,12 @@ fn view(args: &Args, files: usize, measured: &Measured) -> View {
 }
 
 fn contexts_view(contexts: &Contexts) -> ContextsView {
-    let row = |way: ContextMethod| {
-        let sums = contexts.of(way);
+    let row = |method: ContextMethod| {
+        let sums = contexts.of(method);
         ContextRow {
-            way: way.as_str(),
+            method: method.as_str(),
             gold_raw: sums.gold_raw.mean(),
-            gold_told: sums.gold_told.mean(),
+            gold_any: sums.gold_any.mean(),
             answer: sums.answer.mean(),
             answers: sums.answer.count(),
             cover: sums.cover.mean(),
@@ -215,23 +216,23 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
         Column::Right("all@5"),
         Column::Right("nDCG@10"),
     ]);
-    let plain = |text: String| (Style::new(), text);
+    let unstyled = |text: String| (Style::new(), text);
     for row in &view.rows {
         let style = if row.category == "ALL" { BOLD } else { DIM };
         table.row([
             (style, format!("{} {}", row.level, row.category)),
-            plain(grouped(row.questions.into())),
-            plain(format!("{:.1}", row.recall_1)),
-            plain(format!("{:.1}", row.recall_5)),
-            plain(format!("{:.1}", row.recall_10)),
-            plain(format!("{:.1}", row.recall_20)),
-            plain(format!("{:.1}", row.all_5)),
-            plain(format!("{:.1}", row.ndcg_10)),
+            unstyled(grouped(row.questions.into())),
+            unstyled(format!("{:.1}", row.recall_1)),
+            unstyled(format!("{:.1}", row.recall_5)),
+            unstyled(format!("{:.1}", row.recall_10)),
+            unstyled(format!("{:.1}", row.recall_20)),
+            unstyled(format!("{:.1}", row.all_5)),
+            unstyled(format!("{:.1}", row.ndcg_10)),
         ]);
     }
     table.print(out)?;
     let millis = |micros: u64| format!("{:.2} ms", micros as f64 / 1000.0);
-    let asked = format!(
+    let question_summary = format!(
         "{} over {} and {} in {}: p50 {}, p90 {}, p99 {}. r@10: recall in the first ten hits, in \
          percent.",
         count(view.questions as u64, "question"),
@@ -243,7 +244,7 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
         millis(view.p99_us)
     );
     writeln!(out)?;
-    print_text(out, "", &asked)?;
+    print_text(out, "", &question_summary)?;
     view.contexts.as_ref().map_or(Ok(()), |contexts| print_contexts(out, contexts))
 }
 
@@ -260,11 +261,11 @@ fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
     ]);
     let percent = |figure: f64| (Style::new(), format!("{figure:.1}"));
     for row in &view.rows {
-        let style = if row.way == ContextMethod::Cut.as_str() { BOLD } else { DIM };
+        let style = if row.method == ContextMethod::Cut.as_str() { BOLD } else { DIM };
         table.row([
-            (style, row.way.to_owned()),
+            (style, row.method.to_owned()),
             percent(row.gold_raw),
-            percent(row.gold_told),
+            percent(row.gold_any),
             percent(row.answer),
             percent(row.cover),
             percent(row.filled),
@@ -273,6 +274,6 @@ fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
     }
     table.print(out)?;
     let answers = view.rows.first().map_or(0, |row| row.answers);
-    let asked = count(answers.into(), "question");
-    print_dim(out, "", &format!("answer: the {asked} whose answer has up to six words"))
+    let questions = count(answers.into(), "question");
+    print_dim(out, "", &format!("answer: the {questions} whose answer has up to six words"))
 }

@@ -67,8 +67,8 @@ fn groups(command: &Command) -> String {
     for (heading, names) in GROUPS {
         text.push_str(&format!("{heading}:\n"));
         for name in names {
-            let about = command.find_subcommand(name).and_then(Command::get_about);
-            let line = about.map_or_else(String::new, ToString::to_string);
+            let description = command.find_subcommand(name).and_then(Command::get_about);
+            let line = description.map_or_else(String::new, ToString::to_string);
             let first = format!("  {name:<width$}", width = NAME - 2);
             let options = textwrap::Options::new(width().min(100))
                 .initial_indent(&first)

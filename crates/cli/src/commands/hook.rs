@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
 fn keep(captured: &HookCapture, global: &Global) -> Result<(), String> {
     let loaded = global.load().map(|loaded| loaded.settings);
     let spool = global.spool(loaded.as_ref().ok()).map_err(|error| error.to_string())?;
-    let why = match loaded.and_then(|settings| global.open_with(settings)) {
+    let open_error = match loaded.and_then(|settings| global.open_with(settings)) {
         Err(error) => error.to_string(),
         Ok(service) => match store(service.engine(), captured) {
             Ok(()) => return Ok(()),
@@ -61,5 +61,5 @@ fn keep(captured: &HookCapture, global: &Global) -> Result<(), String> {
         },
     };
     let spooled = spool.keep(captured, treering_core::Clock::now(&SystemClock));
-    spooled.map_err(|error| format!("{why}; spooling failed too: {error}"))
+    spooled.map_err(|error| format!("{open_error}; spooling failed too: {error}"))
 }

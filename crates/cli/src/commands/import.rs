@@ -144,21 +144,27 @@ fn print(
             .file_name()
             .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let format = file.format.map_or("", Format::as_str);
-        let what = format!(
+        let summary = format!(
             "{}, {}",
             count(file.messages_new, "message"),
             count(file.tool_calls_new, "tool call")
         );
-        writeln!(out, "{} {} {} {what}", paint(GOOD, "+"), paint(BOLD, name), paint(DIM, format))?;
+        writeln!(
+            out,
+            "{} {} {} {summary}",
+            paint(GOOD, "+"),
+            paint(BOLD, name),
+            paint(DIM, format)
+        )?;
     }
     if changed.len() > SHOWN {
         writeln!(out, "{}", paint(DIM, format!("  … and {} more files", changed.len() - SHOWN)))?;
     }
-    for SlugChange { wanted, given } in &total.slugs_changed {
-        writeln!(out, "  slug {wanted} is taken; the new conversation is {given}")?;
+    for SlugChange { requested, assigned } in &total.slugs_changed {
+        writeln!(out, "  slug {requested} is taken; the new conversation is {assigned}")?;
     }
-    for (why, times) in &total.skipped {
-        print_dim(out, "  ", &format!("skipped: {times} × {why}"))?;
+    for (reason, times) in &total.skipped {
+        print_dim(out, "  ", &format!("skipped: {times} × {reason}"))?;
     }
     let verb = if dry_run { "Would import" } else { "Imported" };
     let mut facts = vec![

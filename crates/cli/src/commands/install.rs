@@ -61,7 +61,7 @@ enum BackupAction {
 struct View {
     path: PathBuf,
     /// `created`, `changed`, `removed` or `unchanged`.
-    what: &'static str,
+    action: &'static str,
     diff: String,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn run(
     output: &Output,
 ) -> Result<(), CliError> {
     let program = Program { path: std::env::current_exe()?, options: global.repeated() };
-    let planned = changes(args.agent, &places()?, &program)
+    let planned = changes(args.agent, &agent_paths()?, &program)
         .iter()
         .map(|change| plan(change, direction))
         .collect::<Result<Vec<_>, _>>()?;
@@ -80,7 +80,7 @@ pub(super) fn run(
     let is_new = planned.iter().any(|file| file.before != file.after);
     output.show(&views, |out| {
         for view in &views {
-            writeln!(out, "{} {}", paint(BOLD, view.path.display()), paint(DIM, view.what))?;
+            writeln!(out, "{} {}", paint(BOLD, view.path.display()), paint(DIM, view.action))?;
             for line in view.diff.lines().skip(2) {
                 let style = match line.as_bytes().first() {
                     Some(b'+') => GOOD,
@@ -111,7 +111,7 @@ pub(super) fn run(
     Ok(())
 }
 
-fn places() -> Result<AgentPaths, CliError> {
+fn agent_paths() -> Result<AgentPaths, CliError> {
     let home = etcetera::home_dir()
         .map_err(|_| CliError::Usage("no home folder found; set HOME".into()))?;
     let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
@@ -162,10 +162,10 @@ fn plan(change: &FileChange, direction: InstallAction) -> Result<Planned, CliErr
 }
 
 fn backup(path: &Path) -> PathBuf {
-    beside(path, ".treering.bak")
+    sibling_path(path, ".treering.bak")
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
@@ -174,7 +174,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 fn view(file: &Planned) -> View {
     let (before, after) =
         (file.before.as_deref().unwrap_or_default(), file.after.as_deref().unwrap_or_default());
-    let what = match (&file.before, &file.after) {
+    let action = match (&file.before, &file.after) {
         (before, after) if before == after => "unchanged",
         (None, _) => "created",
         (_, None) => "removed",
@@ -185,7 +185,7 @@ fn view(file: &Planned) -> View {
         .context_radius(2)
         .header("before", "after")
         .to_string();
-    View { path: file.path.clone(), what, diff }
+    View { path: file.path.clone(), action, diff }
 }
 
 fn confirm() -> Result<bool, CliError> {
@@ -225,7 +225,7 @@ fn write(file: &Planned) -> Result<(), CliError> {
 /// Replaces a file atomically. The new file has the permissions of `model` from the moment it
 /// exists.
 fn replace(path: &Path, text: &str, model: &Path) -> io::Result<()> {
-    let new = beside(path, ".treering.new");
+    let new = sibling_path(path, ".treering.new");
     // A file left behind by an interrupted run may have other permissions.
     drop(fs::remove_file(&new));
     let rights = fs::metadata(model).ok().map(|found| found.permissions());

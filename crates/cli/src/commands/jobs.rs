@@ -54,8 +54,8 @@ fn list(args: &Args, service: &Service, output: &Output) -> Result<(), CliError>
             writeln!(out, "{} {state} {}", paint(DIM, &job.id[..12]), paint(DIM, &job.slug))?;
             print_text(out, INDENT, &job.description)?;
             if let Some(error) = &job.error {
-                let tries = count(job.failures.into(), "failure");
-                print_dim(out, INDENT, &format!("{tries}: {error}"))?;
+                let failures = count(job.failures.into(), "failure");
+                print_dim(out, INDENT, &format!("{failures}: {error}"))?;
             }
         }
         Ok(())
@@ -67,8 +67,8 @@ fn retry(id: Option<String>, service: &Service, output: &Output) -> Result<(), C
     let jobs = service.retry(id)?.jobs;
     output.show(&jobs, |out| match jobs.len() {
         0 => writeln!(out, "no failed jobs"),
-        many => {
-            writeln!(out, "{} queued; run them with `treering work`", count(many as u64, "job"))
+        jobs => {
+            writeln!(out, "{} queued; run them with `treering work`", count(jobs as u64, "job"))
         }
     })?;
     Ok(())

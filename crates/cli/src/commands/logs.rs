@@ -42,12 +42,12 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             };
             let head = format!("{} {}", local_of(&line.at), &line.job[..12]);
             writeln!(out, "{} {}", paint(DIM, head), paint(style, line.event))?;
-            let took = match (line.event, line.took_ms) {
+            let duration = match (line.event, line.took_ms) {
                 (_, None) => String::new(),
                 ("release", Some(ms)) => format!(", generated in {ms} ms"),
                 (_, Some(ms)) => format!(" ({ms} ms)"),
             };
-            print_text(out, "  ", &format!("{}{took}", line.text))?;
+            print_text(out, "  ", &format!("{}{duration}", line.text))?;
         }
         Ok(())
     })?;

@@ -28,7 +28,7 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct View {
     model: String,
-    wanted: String,
+    configured: String,
     next: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     embedded: Option<u64>,
@@ -36,38 +36,45 @@ struct View {
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
-    let wanted = engine.embedder_name().to_owned();
+    let configured = engine.embedder_name().to_owned();
     if args.status || !engine.needs_reindex()? {
         let index = engine.vector_index()?;
         let next = index.next.map(|next| next.model);
-        let view = View { model: index.model, wanted, next, embedded: None };
+        let view = View { model: index.model, configured, next, embedded: None };
         output.show(&view, |out| {
             writeln!(out, "{} search uses the vectors of {}", paint(GOOD, "✓"), view.model)?;
             match &view.next {
                 Some(next) => {
                     writeln!(out, "{next} is incomplete; resume with `treering reindex`")
                 }
-                None if view.model != view.wanted => {
-                    let wanted = &view.wanted;
-                    writeln!(out, "{wanted} is configured; run `treering reindex` to switch to it")
+                None if view.model != view.configured => {
+                    let configured = &view.configured;
+                    writeln!(
+                        out,
+                        "{configured} is configured; run `treering reindex` to switch to it"
+                    )
                 }
                 None => writeln!(out, "{}", paint(DIM, "nothing to do")),
             }
         })?;
         return Ok(());
     }
-    let bar = output.progress(things(engine)?, "embedding");
+    let bar = output.progress(item_count(engine)?, "embedding");
     let done = reindex(engine, &bar)?;
     bar.finish_and_clear();
-    let view = View { model: done.to.clone(), wanted, next: None, embedded: Some(done.made) };
+    let view =
+        View { model: done.to.clone(), configured, next: None, embedded: Some(done.embedded) };
     output.show(&view, |out| {
         let looked_at = count(done.done, "text");
-        let made = grouped(done.made);
+        let embedded = grouped(done.embedded);
         writeln!(out, "{} search now uses the vectors of {}", paint(GOOD, "✓"), done.to)?;
         writeln!(
             out,
             "{}",
-            paint(DIM, format!("previously {}; {looked_at} checked, {made} embedded", done.from))
+            paint(
+                DIM,
+                format!("previously {}; {looked_at} checked, {embedded} embedded", done.from)
+            )
         )
     })?;
     Ok(())
@@ -75,18 +82,18 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
 
 /// Reindexes, and sleeps whenever the provider's quota is used up.
 fn reindex(engine: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
-    let (mut done_before, mut made_before) = (0, 0);
+    let (mut done_before, mut embedded_before) = (0, 0);
     loop {
-        let (mut done, mut made) = (0, 0);
+        let (mut done, mut embedded) = (0, 0);
         let reindexed = engine.reindex(&mut |state| {
-            (done, made) = (state.done, state.made);
+            (done, embedded) = (state.done, state.embedded);
             bar.set_position(done_before + done);
         });
         let wait_ms = match reindexed {
             Ok(it) => {
                 return Ok(ReindexReport {
                     done: done_before + it.done,
-                    made: made_before + it.made,
+                    embedded: embedded_before + it.embedded,
                     ..it
                 });
             }
@@ -95,13 +102,13 @@ fn reindex(engine: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
             })) => wait_ms,
             Err(error) => return Err(error),
         };
-        (done_before, made_before) = (done_before + done, made_before + made);
+        (done_before, embedded_before) = (done_before + done, embedded_before + embedded);
         std::thread::sleep(Duration::from_millis(wait_ms));
     }
 }
 
 /// The number of texts to embed.
-fn things(engine: &Engine) -> Result<u64, CliError> {
+fn item_count(engine: &Engine) -> Result<u64, CliError> {
     let stats = engine.stats()?;
     let nodes: u64 =
         engine.tree_stats(None)?.levels.iter().map(|level| u64::from(level.nodes)).sum();

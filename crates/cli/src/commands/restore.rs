@@ -48,10 +48,11 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
     let contents = treering::inspect_backup(&args.file).map_err(CliError::Backup)?;
     let modified = modified(&args.file);
     let BackupContents { conversations, messages, schema_version, bytes } = contents;
-    let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
+    let contents =
+        format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
     if home.join(EmbeddedStore::FILE).exists() && !args.yes {
         let written = modified.map_or_else(String::new, |at| format!(", written {}", local(at)));
-        let facts = format!("{held}, schema {schema_version}, {}{written}", size(bytes));
+        let facts = format!("{contents}, schema {schema_version}, {}{written}", size(bytes));
         writeln!(io::stderr(), "{} contains {facts}.", args.file.display())?;
         if !agreed(home)? {
             writeln!(io::stderr(), "Canceled; the store was not changed.")?;
@@ -70,7 +71,7 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
         replaced,
     };
     output.show(&view, |out| {
-        writeln!(out, "{} restored {held} to {}", paint(GOOD, "✓"), home.display())?;
+        writeln!(out, "{} restored {contents} to {}", paint(GOOD, "✓"), home.display())?;
         match &view.replaced {
             Some(kept) => writeln!(out, "the replaced store is kept as {}", kept.display()),
             None => Ok(()),

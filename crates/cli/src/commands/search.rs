@@ -81,8 +81,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         min_score: args.min_score,
     };
     let SearchAnswer { hits, words_only } = service.search(&request)?;
-    if let Some(why) = words_only {
-        output.note(&format!("searched by words only, not by meaning: {why}"));
+    if let Some(reason) = words_only {
+        output.note(&format!("searched by words only, not by meaning: {reason}"));
     }
     output.show(&hits, |out| {
         if hits.is_empty() {
@@ -96,16 +96,16 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
 /// Prints a hit: its position, the matching excerpt and, on request, the signals of its score.
 pub(super) fn print(out: &mut dyn Write, hit: &HitView, explain: bool) -> io::Result<()> {
     const INDENT: &str = "     ";
-    let what = match &hit.what {
+    let kind = match &hit.item {
         FoundView::Message { idx, role, author, .. } => {
             format!("{} #{idx}", author.as_deref().unwrap_or(role))
         }
         FoundView::Call { call, turn, .. } => format!("{call} (turn {turn})"),
         FoundView::Node { node, .. } => format!("level {} {}", hit.level, short_node(node)),
     };
-    let place = format!("{} · {}", hit.slug, local_of(&hit.at));
+    let location = format!("{} · {}", hit.slug, local_of(&hit.at));
     let score = paint(DIM, format!("{:.2}", hit.score));
-    writeln!(out, "{score} {} {}", paint(BOLD, what), paint(DIM, place))?;
+    writeln!(out, "{score} {} {}", paint(BOLD, kind), paint(DIM, location))?;
     print_text(out, INDENT, &hit.marked_snippet(&MATCH.to_string(), &format!("{MATCH:#}")))?;
     if explain {
         let parts: Vec<String> =

@@ -69,8 +69,8 @@ pub(super) fn run_async(edge: impl Future<Output = Result<(), CliError>>) -> Res
 }
 
 /// Logs to standard error: text on a terminal, JSON lines elsewhere.
-pub(super) fn log_to_stderr(own: LevelFilter) {
-    let targets = Targets::new().with_default(LevelFilter::WARN).with_target("treering", own);
+pub(super) fn log_to_stderr(level: LevelFilter) {
+    let targets = Targets::new().with_default(LevelFilter::WARN).with_target("treering", level);
     let registry = tracing_subscriber::registry().with(targets);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     // `try_init` fails if a subscriber is already installed, and then that one stays.

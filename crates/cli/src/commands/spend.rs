@@ -15,10 +15,10 @@ pub(super) fn print(out: &mut dyn Write, spend: &SpendView) -> io::Result<()> {
     }
     match &spend.cap_reached {
         None => Ok(()),
-        Some(reached) => {
+        Some(reached_cap) => {
             let then = "summaries use the extractive fallback and nothing is embedded; raise the \
                         cap or wait, then run `treering update` to catch up";
-            print_text(out, "", &format!("{} {reached}: {then}", paint(BAD, "✗")))
+            print_text(out, "", &format!("{} {reached_cap}: {then}", paint(BAD, "✗")))
         }
     }
 }

@@ -31,13 +31,13 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     };
     let view = service.status_of(&conversation, &gate)?;
     output.show(&view, |out| {
-        let mark = match (view.clear, view.jobs_failed) {
+        let sign = match (view.clear, view.jobs_failed) {
             _ if view.writes_refused.is_some() => paint(BAD, "✗"),
             (true, 0) => paint(GOOD, "✓"),
             (true, _) => paint(BAD, "✗"),
             (false, _) => paint(DIM, "…"),
         };
-        writeln!(out, "{mark} {}", paint(BOLD, &view.slug))?;
+        writeln!(out, "{sign} {}", paint(BOLD, &view.slug))?;
         print_text(out, "", &gate.describe(engine.clock().now()))?;
         let failed = match view.jobs_failed {
             0 => String::new(),
@@ -48,17 +48,18 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         let queued = count(view.jobs_queued.into(), "job");
         let models = format!("summaries by {}, vectors by {}", view.summarizer, view.vectors);
         print_text(out, "", &format!("{queued} queued{failed}; {models}"))?;
-        if let Some(wanted) = &view.vectors_wanted {
-            let hint = format!("{wanted} is configured: run `treering reindex` to switch to it");
+        if let Some(configured) = &view.vectors_configured {
+            let hint =
+                format!("{configured} is configured: run `treering reindex` to switch to it");
             print_text(out, "", &hint)?;
         }
-        if view.stand_ins > 0 {
-            let nodes = count(view.stand_ins.into(), "node");
+        if view.fallback_nodes > 0 {
+            let nodes = count(view.fallback_nodes.into(), "node");
             let hint = "run `treering update` to rewrite them with";
             print_text(out, "", &format!("{nodes} by the fallback: {hint} {}", view.summarizer))?;
         }
-        if let Some(why) = &view.writes_refused {
-            print_text(out, "", why)?;
+        if let Some(reason) = &view.writes_refused {
+            print_text(out, "", reason)?;
         }
         spend::print(out, &view.spend)
     })?;

@@ -48,10 +48,10 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     loop {
         let (events, now) = engine.wait_for_events(&cursor, WATCH)?;
         cursor = now;
-        let wanted: Vec<&Event> =
+        let selected: Vec<&Event> =
             events.iter().filter(|it| only.is_none_or(|id| conversation_of(it) == id)).collect();
-        if !wanted.is_empty() {
-            tail.print_all(&wanted)?;
+        if !selected.is_empty() {
+            tail.print_all(&selected)?;
             last = Instant::now();
         }
         if args.idle.is_some_and(|idle| last.elapsed() >= Duration::from_secs(idle)) {
@@ -118,11 +118,11 @@ impl Tail<'_> {
             Event::Sealed(_, line) => (DIM, vec![line.text.clone()]),
             Event::Failed(_, line) => (BAD, vec![line.text.clone()]),
         };
-        let what = match view.turn {
+        let label = match view.turn {
             Some(turn) => format!("turn {turn}"),
             None => kind_of(event).to_owned(),
         };
-        Ok(print(&view.slug, &paint(style, pad(&what, WHAT)), &lines)?)
+        Ok(print(&view.slug, &paint(style, pad(&label, WHAT)), &lines)?)
     }
 
     /// One line per message: its author and its text.
@@ -137,8 +137,9 @@ impl Tail<'_> {
         let read =
             self.service.engine().messages(id, Span::between(*first, MessageIdx(last.0 + 1)))?;
         let line = |message: &treering_core::Message| {
-            let who = message.body.author.clone().unwrap_or_else(|| message.body.role.to_string());
-            format!("#{} {who}: {}", message.idx.0, one_line(&message.body.text))
+            let speaker =
+                message.body.author.clone().unwrap_or_else(|| message.body.role.to_string());
+            format!("#{} {speaker}: {}", message.idx.0, one_line(&message.body.text))
         };
         Ok(read.iter().filter(|message| messages.contains(&message.idx)).map(line).collect())
     }
@@ -181,16 +182,16 @@ const SLUG: usize = 20;
 const WHAT: usize = 10;
 
 /// Prints an event: time, slug, event name, and its lines below each other.
-fn print(slug: &str, what: &str, lines: &[String]) -> io::Result<()> {
+fn print(slug: &str, label: &str, lines: &[String]) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     let time = local_clock(SystemClock.now());
-    let room = width().saturating_sub(8 + SLUG + WHAT + 6).max(20);
-    for (place, line) in lines.iter().enumerate() {
-        match place {
-            0 => write!(out, "{}  {}  {what}", paint(DIM, &time), pad(&fit(slug, SLUG), SLUG))?,
+    let max_width = width().saturating_sub(8 + SLUG + WHAT + 6).max(20);
+    for (index, line) in lines.iter().enumerate() {
+        match index {
+            0 => write!(out, "{}  {}  {label}", paint(DIM, &time), pad(&fit(slug, SLUG), SLUG))?,
             _ => write!(out, "{}", " ".repeat(8 + 2 + SLUG + 2 + WHAT))?,
         }
-        writeln!(out, "  {}", fit(line, room))?;
+        writeln!(out, "  {}", fit(line, max_width))?;
     }
     out.flush()
 }

@@ -83,7 +83,7 @@ struct Overrides {
 
 impl Overrides {
     fn assignments(&self) -> Result<Vec<Assignment>, CliError> {
-        let given = [
+        let overrides = [
             ("window_chars", &self.window_chars),
             ("min_flush_chars", &self.min_flush_chars),
             ("overlap_chars", &self.overlap_chars),
@@ -93,8 +93,11 @@ impl Overrides {
             ("seal_policy", &self.seal_policy),
             ("flush_after_ms", &self.flush_after_ms),
         ];
-        let given = given.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        given.map(|(name, value)| Ok(format!("{name}={value}").parse::<Assignment>()?)).collect()
+        let overrides =
+            overrides.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        overrides
+            .map(|(name, value)| Ok(format!("{name}={value}").parse::<Assignment>()?))
+            .collect()
     }
 }
 
@@ -134,8 +137,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
                 max_height: args.background.then_some(1),
                 only: args.level.filter(|_| !full).map(Level::number),
             };
-            let worked = run_all(engine, &scope, output)?;
-            (view.done, view.failed) = (worked.done, worked.failed);
+            let report = run_all(engine, &scope, output)?;
+            (view.done, view.failed) = (report.done, report.failed);
             (view.left, _) = service.job_counts(&conversation, None)?;
         }
         views.push(view);
@@ -149,14 +152,14 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
         .jobs_by_level
         .iter()
         .enumerate()
-        .map(|(place, jobs)| format!("{} at level {}", grouped((*jobs).into()), place + 1))
+        .map(|(index, jobs)| format!("{} at level {}", grouped((*jobs).into()), index + 1))
         .collect();
     if view.dry_run {
         let planned =
             if levels.is_empty() { "nothing to do".to_owned() } else { levels.join(", ") };
         writeln!(out, "{}: {planned}", paint(BOLD, &view.slug))?;
-        if view.felled > 0 {
-            writeln!(out, "  {} would be deleted first", count(view.felled.into(), "node"))?;
+        if view.dropped_nodes > 0 {
+            writeln!(out, "  {} would be deleted first", count(view.dropped_nodes.into(), "node"))?;
         }
         return writeln!(
             out,

@@ -43,7 +43,7 @@ struct View {
 #[derive(Serialize)]
 struct ProblemView {
     conversation: Option<String>,
-    what: String,
+    description: String,
 }
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
@@ -66,11 +66,14 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         repaired: repaired.trees,
         repaired_vectors: repaired.vectors,
         repaired_store: repaired.store,
-        leftovers: report.leftovers.iter().map(|leftover| leftover.what.clone()).collect(),
+        leftovers: report.leftovers.iter().map(|leftover| leftover.description.clone()).collect(),
         problems: report
             .problems
             .into_iter()
-            .map(|problem| ProblemView { conversation: problem.conversation, what: problem.what })
+            .map(|problem| ProblemView {
+                conversation: problem.conversation,
+                description: problem.description,
+            })
             .collect(),
         warnings: report.warnings,
     };
@@ -101,8 +104,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             return writeln!(out, "{} {read}: no problems found", paint(GOOD, "✓"));
         }
         for problem in &view.problems {
-            let place = problem.conversation.as_deref().unwrap_or("store");
-            writeln!(out, "{} {place}: {}", paint(BAD, "✗"), problem.what)?;
+            let location = problem.conversation.as_deref().unwrap_or("store");
+            writeln!(out, "{} {location}: {}", paint(BAD, "✗"), problem.description)?;
         }
         writeln!(out, "{}: {}", read, count(view.problems.len() as u64, "problem"))
     })?;

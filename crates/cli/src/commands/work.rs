@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     let engine = service.engine();
     let conversation = args.conversation.as_deref().map(|it| engine.find(it)).transpose()?;
     let scope = JobScope { conversation: conversation.map(|it| it.id), ..JobScope::default() };
-    let worked = run_all(engine, &scope, output)?;
+    let report = run_all(engine, &scope, output)?;
     if args.watch {
         let mut next_change = Instant::now();
         loop {
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             }
         }
     }
-    let view = View { done: worked.done, failed: worked.failed };
+    let view = View { done: report.done, failed: report.failed };
     output.show(&view, |out| match (view.done, view.failed) {
         (0, 0) => writeln!(out, "nothing to do"),
         (done, 0) => writeln!(out, "{} done", count(done.into(), "job")),
@@ -90,13 +90,13 @@ pub(super) fn run_all(
     }
     let bar = output.progress(waiting as u64, "summarizing");
     let worker = Worker::new(engine.clone())?;
-    let worked = worker.run(scope, &|_, ran| {
-        if *ran == JobOutcome::Done {
+    let report = worker.run(scope, &|_, outcome| {
+        if *outcome == JobOutcome::Done {
             bar.inc(1);
         }
     })?;
     bar.finish_and_clear();
-    Ok(worked)
+    Ok(report)
 }
 
 /// Runs the jobs that are due in a conversation if no remote provider is involved, because then

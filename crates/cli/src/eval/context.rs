@@ -73,7 +73,7 @@ pub(crate) struct Sums {
     /// Share of the evidence that the context holds verbatim.
     pub(crate) gold_raw: Mean,
     /// Share of the evidence that the context holds verbatim or quotes in a summary.
-    pub(crate) gold_told: Mean,
+    pub(crate) gold_any: Mean,
     /// Share of the questions whose answer the context holds verbatim.
     pub(crate) answer: Mean,
     /// Share of the history that the context covers, at any level of detail.
@@ -123,8 +123,8 @@ impl Contexts {
 
     /// The figures of one method.
     #[must_use]
-    pub(crate) const fn of(&self, way: ContextMethod) -> &Sums {
-        &self.sums[way as usize]
+    pub(crate) const fn of(&self, method: ContextMethod) -> &Sums {
+        &self.sums[method as usize]
     }
 
     /// Builds a context for a question with each method. Returns the text of the cut.
@@ -136,9 +136,9 @@ impl Contexts {
         question: &EvalQuestion,
     ) -> Result<String, EvalError> {
         let mut text = String::new();
-        for way in ContextMethod::ALL {
+        for method in ContextMethod::ALL {
             let started = Instant::now();
-            let held = match way {
+            let context = match method {
                 ContextMethod::Cut => self.cut(engine, conversation, question)?,
                 ContextMethod::Latest => self.fitting(messages.iter().rev(), true),
                 ContextMethod::Hits => {
@@ -150,9 +150,9 @@ impl Contexts {
                     self.fitting(found, false)
                 }
             };
-            self.count(way, &held, messages, question, started.elapsed());
-            if way == ContextMethod::Cut {
-                text = held.text;
+            self.count(method, &context, messages, question, started.elapsed());
+            if method == ContextMethod::Cut {
+                text = context.text;
             }
         }
         Ok(text)
@@ -168,7 +168,7 @@ impl Contexts {
         request.query = Some(question.text.clone());
         request.budget = self.budget;
         let context = engine.context(&request)?;
-        let mut held = MeasuredContext {
+        let mut measured = MeasuredContext {
             text: context.markdown(),
             tokens: context.receipt.tokens,
             ..MeasuredContext::default()
@@ -176,54 +176,54 @@ impl Contexts {
         let blocks = context.sections.iter().flat_map(|section| &section.items);
         for (item, block) in context.receipt.items.iter().zip(blocks) {
             match (item.level, item.detail) {
-                (0, DetailLevel::Text) => held.raw.push(item.from),
-                _ => held.covered.push((item.from, item.until, norm(&block.block))),
+                (0, DetailLevel::Text) => measured.raw.push(item.from),
+                _ => measured.covered.push((item.from, item.until, norm(&block.block))),
             }
         }
-        Ok(held)
+        Ok(measured)
     }
 
     /// Packs messages in order while they fit. The first one that does not fit ends the context
-    /// if `ends` is set, and is skipped otherwise.
+    /// if `stop_when_full` is set, and is skipped otherwise.
     fn fitting<'m>(
         &self,
         messages: impl Iterator<Item = &'m Message>,
-        ends: bool,
+        stop_when_full: bool,
     ) -> MeasuredContext {
-        let mut held = MeasuredContext::default();
+        let mut context = MeasuredContext::default();
         for message in messages {
             let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
             // The same metadata as the cut gives for a recalled message, for a fair comparison.
             let day = &message.body.at.to_minute()[..10];
             let line = format!("#{} · {day} · {author}: {}\n", message.idx.0, message.body.text);
             let tokens = Bpe::O200k.count(&line);
-            if held.tokens + tokens > self.budget {
-                if ends {
+            if context.tokens + tokens > self.budget {
+                if stop_when_full {
                     break;
                 }
                 continue;
             }
-            held.tokens += tokens;
-            held.text.push_str(&line);
-            held.raw.push(message.idx.0);
+            context.tokens += tokens;
+            context.text.push_str(&line);
+            context.raw.push(message.idx.0);
         }
-        held
+        context
     }
 
     fn count(
         &mut self,
-        way: ContextMethod,
-        held: &MeasuredContext,
+        method: ContextMethod,
+        context: &MeasuredContext,
         messages: &[Message],
         question: &EvalQuestion,
-        took: Duration,
+        elapsed: Duration,
     ) {
-        let sums = &mut self.sums[way as usize];
-        sums.times.push(took);
-        sums.filled.add(f64::from(held.tokens) / f64::from(self.budget.max(1)));
+        let sums = &mut self.sums[method as usize];
+        sums.times.push(elapsed);
+        sums.filled.add(f64::from(context.tokens) / f64::from(self.budget.max(1)));
         let is_covered = |idx: u32| {
-            held.raw.contains(&idx)
-                || held.covered.iter().any(|(from, until, _)| (*from..*until).contains(&idx))
+            context.raw.contains(&idx)
+                || context.covered.iter().any(|(from, until, _)| (*from..*until).contains(&idx))
         };
         let covered = messages.iter().filter(|message| is_covered(message.idx.0)).count();
         sums.cover.add(covered as f64 / messages.len().max(1) as f64);
@@ -236,17 +236,17 @@ impl Contexts {
             .collect();
         gold.dedup_by_key(|message| message.idx);
         if !gold.is_empty() {
-            let raw = gold.iter().filter(|message| held.raw.contains(&message.idx.0)).count();
+            let raw = gold.iter().filter(|message| context.raw.contains(&message.idx.0)).count();
             let verbatim_or_quoted = gold
                 .iter()
-                .filter(|message| held.raw.contains(&message.idx.0) || held.quotes(message));
+                .filter(|message| context.raw.contains(&message.idx.0) || context.quotes(message));
             sums.gold_raw.add(raw as f64 / gold.len() as f64);
-            sums.gold_told.add(verbatim_or_quoted.count() as f64 / gold.len() as f64);
+            sums.gold_any.add(verbatim_or_quoted.count() as f64 / gold.len() as f64);
         }
         let answer = norm(&question.answer);
         if (1..=ANSWER_WORDS).contains(&answer.split_whitespace().count()) {
-            let is_there = format!(" {} ", norm(&held.text)).contains(&format!(" {answer} "));
-            sums.answer.add(f64::from(u8::from(is_there)));
+            let has_answer = format!(" {} ", norm(&context.text)).contains(&format!(" {answer} "));
+            sums.answer.add(f64::from(u8::from(has_answer)));
         }
     }
 }

@@ -55,7 +55,7 @@ impl From<serde_json::Error> for DatasetError {
 pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, DatasetError> {
     let value: Value = serde_json::from_str(text)?;
     if value.get("haystack").is_some() {
-        let haystack: Plain = serde_json::from_value(value)?;
+        let haystack: EvalFile = serde_json::from_value(value)?;
         return Ok(vec![haystack.into()]);
     }
     let first = value.get(0).ok_or_else(|| DatasetError("expected a list of samples".into()))?;
@@ -71,20 +71,20 @@ pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, DatasetError> {
 }
 
 #[derive(Deserialize)]
-struct Plain {
+struct EvalFile {
     haystack: String,
-    turns: Vec<PlainTurn>,
-    questions: Vec<PlainQuestion>,
+    turns: Vec<EvalTurn>,
+    questions: Vec<EvalFileQuestion>,
 }
 
 #[derive(Deserialize)]
-struct PlainTurn {
+struct EvalTurn {
     id: String,
     session: String,
 }
 
 #[derive(Deserialize)]
-struct PlainQuestion {
+struct EvalFileQuestion {
     id: String,
     text: String,
     category: String,
@@ -96,9 +96,9 @@ struct PlainQuestion {
     answer: Value,
 }
 
-impl From<Plain> for Haystack {
-    fn from(plain: Plain) -> Self {
-        let asked = |question: PlainQuestion| EvalQuestion {
+impl From<EvalFile> for Haystack {
+    fn from(file: EvalFile) -> Self {
+        let to_question = |question: EvalFileQuestion| EvalQuestion {
             id: question.id,
             text: question.text,
             category: question.category,
@@ -107,9 +107,9 @@ impl From<Plain> for Haystack {
             answer: in_words(&question.answer),
         };
         Self {
-            title: plain.haystack,
-            turns: plain.turns.into_iter().map(|turn| (turn.id, turn.session)).collect(),
-            questions: plain.questions.into_iter().map(asked).collect(),
+            title: file.haystack,
+            turns: file.turns.into_iter().map(|turn| (turn.id, turn.session)).collect(),
+            questions: file.questions.into_iter().map(to_question).collect(),
         }
     }
 }
@@ -145,7 +145,7 @@ impl TryFrom<Locomo> for Haystack {
         let session_of = |turn: &String| {
             turns.iter().find(|(id, _)| id == turn).map(|(_, session)| session.clone())
         };
-        let asked = |(number, question): (usize, LocomoQuestion)| {
+        let to_question = |(number, question): (usize, LocomoQuestion)| {
             let answer = in_words(&question.answer);
             let known = question.evidence.into_iter().filter(|turn| session_of(turn).is_some());
             let gold_turns: Vec<String> = known.collect();
@@ -161,7 +161,7 @@ impl TryFrom<Locomo> for Haystack {
                 answer,
             }
         };
-        let questions = sample.qa.into_iter().enumerate().map(asked).collect();
+        let questions = sample.qa.into_iter().enumerate().map(to_question).collect();
         Ok(Self { title: sample.sample_id.clone(), turns, questions })
     }
 }
@@ -187,9 +187,10 @@ struct LongMemEvalTurn {
 impl From<LongMemEval> for Haystack {
     fn from(instance: LongMemEval) -> Self {
         let (mut turns, mut gold_turns) = (Vec::new(), Vec::new());
-        for (session, said) in instance.haystack_session_ids.iter().zip(&instance.haystack_sessions)
+        for (session, session_turns) in
+            instance.haystack_session_ids.iter().zip(&instance.haystack_sessions)
         {
-            for (number, turn) in said.iter().enumerate() {
+            for (number, turn) in session_turns.iter().enumerate() {
                 let id = format!("{session}#{number}");
                 if turn.has_answer {
                     gold_turns.push(id.clone());

@@ -39,23 +39,19 @@ impl Figures {
         distinct.sort_unstable();
         distinct.dedup();
         let is_gold = |id: &&str| distinct.iter().any(|gold| gold.as_str() == *id);
-        let hits: Vec<usize> = ranked
-            .iter()
-            .enumerate()
-            .filter(|(_, id)| is_gold(id))
-            .map(|(place, _)| place)
-            .collect();
-        let within = |cut: usize| hits.iter().filter(|place| **place < cut).count();
-        let wanted = distinct.len() as f64;
+        let hits: Vec<usize> =
+            ranked.iter().enumerate().filter(|(_, id)| is_gold(id)).map(|(rank, _)| rank).collect();
+        let hits_within = |cut: usize| hits.iter().filter(|rank| **rank < cut).count();
+        let gold_count = distinct.len() as f64;
         self.questions += 1;
         for (sum, cut) in self.recall.iter_mut().zip(CUTS) {
-            *sum += within(cut) as f64 / wanted;
+            *sum += hits_within(cut) as f64 / gold_count;
         }
-        self.all += f64::from(u8::from(within(5) == distinct.len()));
-        let gain = |place: usize| 1.0 / ((place + 2) as f64).log2();
+        self.all += f64::from(u8::from(hits_within(5) == distinct.len()));
+        let gain = |rank: usize| 1.0 / ((rank + 2) as f64).log2();
         let ideal: f64 = (0..distinct.len().min(10)).map(gain).sum();
         self.ndcg +=
-            hits.iter().filter(|place| **place < 10).map(|place| gain(*place)).sum::<f64>() / ideal;
+            hits.iter().filter(|rank| **rank < 10).map(|rank| gain(*rank)).sum::<f64>() / ideal;
     }
 
     /// Recall at 1, 5, 10 and 20, the share of questions with all evidence in the top five, and

@@ -52,13 +52,13 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// The given percentile of the search time; `share` is between 0 and 1.
+    /// The given percentile of the search time; `quantile` is between 0 and 1.
     #[must_use]
-    pub(crate) fn percentile(&self, share: f64) -> Duration {
+    pub(crate) fn percentile(&self, quantile: f64) -> Duration {
         let mut times = self.times.clone();
         times.sort_unstable();
-        let place = (times.len().saturating_sub(1)) as f64 * share;
-        times.get(place as usize).copied().unwrap_or_default()
+        let index = (times.len().saturating_sub(1)) as f64 * quantile;
+        times.get(index as usize).copied().unwrap_or_default()
     }
 }
 
@@ -120,9 +120,9 @@ fn ask(
         let query = question.query(conversation.id);
         let started = Instant::now();
         let answer = engine.search(&query)?;
-        let took = started.elapsed();
-        if let Some(why) = answer.lexical_only_reason {
-            return Err(EvalError::Unfinished(why));
+        let elapsed = started.elapsed();
+        if let Some(reason) = answer.lexical_only_reason {
+            return Err(EvalError::Unfinished(reason));
         }
         let turns: Vec<String> = answer
             .hits
@@ -133,7 +133,7 @@ fn ask(
             })
             .collect();
         measured.count(question, &turns, &session_of);
-        measured.times.push(took);
+        measured.times.push(elapsed);
         let context = match &mut measured.contexts {
             Some(contexts) => Some(contexts.ask(engine, &conversation, &messages, question)?),
             None => None,

@@ -46,8 +46,8 @@ pub(crate) fn limited(command: &Command, blocks: u32) -> Command {
 fn terminate(child: &mut Child) -> ExitStatus {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    let asked = Instant::now();
-    while asked.elapsed() < Duration::from_secs(120) {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(120) {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
@@ -69,8 +69,8 @@ pub(crate) fn summarised_by(server: &FaultServer) -> Vec<String> {
 }
 
 /// Waits until a server has received more than this many requests.
-pub(crate) fn await_asked(server: &FaultServer, before: usize) {
-    while server.asked().len() <= before {
+pub(crate) fn await_request(server: &FaultServer, before: usize) {
+    while server.requests().len() <= before {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -112,9 +112,9 @@ impl TestServer {
         while !text.ends_with("}\n") {
             assert!(lines.read_line(&mut text).unwrap() > 0, "it ended: {text}");
         }
-        let said: Value = serde_json::from_str(&text).unwrap();
+        let ready: Value = serde_json::from_str(&text).unwrap();
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
-        Self { child, address: said["address"].as_str().unwrap().to_owned(), agent }
+        Self { child, address: ready["address"].as_str().unwrap().to_owned(), agent }
     }
 
     pub(crate) fn request(

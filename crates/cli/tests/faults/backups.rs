@@ -83,28 +83,39 @@ fn a_backup_is_private_and_overwrites_nothing() {
     let (treering, out) = (store(&folder.path().join("home"), 3), folder.path().join("out"));
     fs::create_dir(&out).unwrap();
     let file = out.join("a.db");
-    let made = backup(&treering, &file);
-    assert_eq!((&made["conversations"], &made["messages"]), (&1.into(), &6.into()));
-    assert_eq!(made["bytes"], fs::metadata(&file).unwrap().len());
+    let report = backup(&treering, &file);
+    assert_eq!((&report["conversations"], &report["messages"]), (&1.into(), &6.into()));
+    assert_eq!(report["bytes"], fs::metadata(&file).unwrap().len());
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let before = files(&out);
     let refused = treering.run(&["backup", file.to_str().unwrap()], b"");
     assert!(refused.code == 1 && refused.reported_error().error.contains("exists"), "{refused:?}");
-    let nowhere = out.join("none").join("a.db");
-    treering.run(&["backup", nowhere.to_str().unwrap()], b"").reported_error();
+    let missing_folder = out.join("none").join("a.db");
+    treering.run(&["backup", missing_folder.to_str().unwrap()], b"").reported_error();
     assert_eq!(changed(&out, &before), [""; 0], "nothing partial is left either");
+}
+
+/// A store of three turns, and its backup.
+fn backed_up_store(folder: &Path) -> (Treering, PathBuf) {
+    let treering = store(&folder.join("home"), 3);
+    let file = folder.join("three.db");
+    backup(&treering, &file);
+    (treering, file)
+}
+
+fn writer_of_one_turn(treering: &Treering) -> WriterProcess {
+    let mut writer = WriterProcess::start(treering, "k");
+    writer.send(&line("u.0.9"));
+    writer.acknowledgement();
+    writer
 }
 
 #[test]
 fn the_replaced_store_is_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let treering = store(&folder.path().join("home"), 3);
-    let file = folder.path().join("three.db");
-    backup(&treering, &file);
+    let (treering, file) = backed_up_store(folder.path());
     // A killed writer leaves its last turns in the WAL.
-    let mut writer = WriterProcess::start(&treering, "k");
-    writer.send(&line("u.0.9"));
-    writer.acknowledgement();
+    let writer = writer_of_one_turn(&treering);
     writer.kill();
     let unanswered = treering.run(&["restore", file.to_str().unwrap()], b"");
     assert!(unanswered.code == 1 && unanswered.errors.contains("--yes"), "{unanswered:?}");
@@ -125,20 +136,20 @@ fn invalid_backups_are_not_restored() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let treering = store(&at("home"), 3);
-    let good = at("good.db");
-    backup(&treering, &good);
-    let whole = fs::read(&good).unwrap();
-    let text = whole.windows(14).position(|it| it == b"The answer to ").unwrap();
+    let valid = at("good.db");
+    backup(&treering, &valid);
+    let bytes_of_valid = fs::read(&valid).unwrap();
+    let text = bytes_of_valid.windows(14).position(|it| it == b"The answer to ").unwrap();
     let damaged = |at: usize| {
-        let mut bytes = whole.clone();
+        let mut bytes = bytes_of_valid.clone();
         bytes[at] ^= 1;
         bytes
     };
     let files_and_words: BTreeMap<&str, (Vec<u8>, &str)> = BTreeMap::from([
         ("empty", (Vec::new(), "not a Treering store")),
         ("noise", (vec![7; 9000], "not a Treering store")),
-        ("cut", (whole[..whole.len() / 2].to_vec(), "damaged")),
-        ("tree", (damaged(whole.len() / 2 / 4096 * 4096), "damaged")),
+        ("cut", (bytes_of_valid[..bytes_of_valid.len() / 2].to_vec(), "damaged")),
+        ("tree", (damaged(bytes_of_valid.len() / 2 / 4096 * 4096), "damaged")),
         ("text", (damaged(text), "not what was stored")),
     ]);
     for (name, (bytes, _)) in &files_and_words {
@@ -152,12 +163,12 @@ fn invalid_backups_are_not_restored() {
     ] {
         fs::create_dir(at(name)).unwrap();
         if name == "newer" {
-            fs::copy(&good, at(name).join(FILE)).unwrap();
+            fs::copy(&valid, at(name).join(FILE)).unwrap();
         }
         alter(&at(name), script);
         cases.push((at(name).join(FILE), word));
     }
-    fs::copy(&good, at("logged")).unwrap();
+    fs::copy(&valid, at("logged")).unwrap();
     fs::write(at("logged-wal"), "x").unwrap();
     cases.push((at("logged"), "log"));
     cases.push((at("missing"), "no such file"));
@@ -165,8 +176,8 @@ fn invalid_backups_are_not_restored() {
     let before = files(&treering.home);
     for (file, word) in cases {
         let refused = treering.run(&["restore", "--yes", file.to_str().unwrap()], b"");
-        let complaint = refused.expect_error(&file);
-        assert!(complaint.error.contains(word), "{}: {complaint:?}", file.display());
+        let error = refused.expect_error(&file);
+        assert!(error.error.contains(word), "{}: {error:?}", file.display());
         assert_eq!(changed(&treering.home, &before), [""; 0], "{}", file.display());
     }
 }
@@ -174,15 +185,11 @@ fn invalid_backups_are_not_restored() {
 #[test]
 fn an_open_home_is_not_restored() {
     let folder = tempfile::tempdir().unwrap();
-    let treering = store(&folder.path().join("home"), 3);
-    let file = folder.path().join("three.db");
-    backup(&treering, &file);
-    let mut writer = WriterProcess::start(&treering, "k");
-    writer.send(&line("u.0.9"));
-    writer.acknowledgement();
+    let (treering, file) = backed_up_store(folder.path());
+    let mut writer = writer_of_one_turn(&treering);
     let refused = treering.run(&["restore", "--yes", file.to_str().unwrap()], b"");
-    let complaint = refused.expect_error(&treering.home);
-    assert!(complaint.error.contains("another process"), "{complaint:?}");
+    let error = refused.expect_error(&treering.home);
+    assert!(error.error.contains("another process"), "{error:?}");
     writer.send(&line("u.1.9"));
     writer.acknowledgement();
     writer.finish().expect_success();
@@ -193,13 +200,13 @@ fn an_open_home_is_not_restored() {
 /// The warning about a damaged WAL recommends a restore, so a restore must end the warning.
 #[test]
 fn restoring_a_backup_ends_the_warning_about_a_damaged_wal() {
-    let killed = killed_home();
-    let home = flipped(killed.path(), 10_000, 0);
+    let killed_dir = killed_home();
+    let home = flipped(killed_dir.path(), 10_000, 0);
     let treering = Treering::at(home.path());
     assert!(treering.run(&["sessions"], b"").errors.contains("the log was damaged"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("good.db");
-    backup(&Treering::at(killed.path()), &file);
+    backup(&Treering::at(killed_dir.path()), &file);
     restore(&treering, &file);
     treering.run(&["sessions"], b"").expect_success();
     treering.verify();

@@ -12,28 +12,28 @@ use crate::turns::{line, positions};
 /// checkpoint or exit.
 #[test]
 fn killed_writers_lose_nothing_and_leave_no_partial_turns() {
-    const KILLS_IN_A_LIFE: u64 = 20;
-    let wanted: u64 =
+    const KILLS_PER_RUN: u64 = 20;
+    let min_kills: u64 =
         std::env::var("TREERING_CRASH_KILLS").map_or(300, |kills| kills.parse().unwrap());
     let mut chance = SeededRng::seeded();
     let (mut kills, mut acknowledged, mut unanswered) = (0, 0, 0);
     for no in 0.. {
-        if kills >= wanted {
+        if kills >= min_kills {
             break;
         }
-        let mut life = Life::begin(no);
+        let mut run = StoreRun::begin(no);
         let mut unchecked = 0;
-        while life.kills < KILLS_IN_A_LIFE {
-            life.round(&mut chance);
+        while run.kills < KILLS_PER_RUN {
+            run.round(&mut chance);
             unchecked += 1;
             if unchecked == 10 {
-                life.check();
+                run.check();
                 unchecked = 0;
             }
         }
-        life.check();
-        kills += life.kills;
-        let end = life.end();
+        run.check();
+        kills += run.kills;
+        let end = run.end();
         acknowledged += end.0;
         unanswered += end.1;
     }
@@ -43,11 +43,11 @@ fn killed_writers_lose_nothing_and_leave_no_partial_turns() {
 
 /// One store and the series of writers that are killed on it. Every other store also has a writer
 /// that survives and keeps the WAL open; in some the turns are large enough to force checkpoints.
-struct Life {
+struct StoreRun {
     treering: Treering,
     _folder: TempDir,
     heavy: bool,
-    survivor: Option<WriterProcess>,
+    other_writer: Option<WriterProcess>,
     survived: Vec<String>,
     rounds: Vec<Round>,
     kills: u64,
@@ -63,17 +63,17 @@ struct Round {
     kept: Option<usize>,
 }
 
-impl Life {
+impl StoreRun {
     fn begin(no: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let treering = Treering::at(&folder.path().join("home"));
         // A survivor creates the store. Without one, the kills also hit its creation.
-        let survivor = (no % 2 == 1).then(|| WriterProcess::start(&treering, "survivor"));
+        let other_writer = (no % 2 == 1).then(|| WriterProcess::start(&treering, "survivor"));
         Self {
             treering,
             _folder: folder,
             heavy: no % 5 == 2,
-            survivor,
+            other_writer,
             survived: Vec::new(),
             rounds: Vec::new(),
             kills: 0,
@@ -114,10 +114,10 @@ impl Life {
         let positions: Vec<u64> = acks.iter().flat_map(positions).collect();
         self.acknowledged += positions.len() / 2;
         self.rounds.push(Round { sent, positions, kept: None });
-        if let Some(survivor) = &mut self.survivor {
+        if let Some(other_writer) = &mut self.other_writer {
             let id = format!("s.{round}.3");
-            survivor.send(&line(&id));
-            survivor.acknowledgement();
+            other_writer.send(&line(&id));
+            other_writer.acknowledgement();
             self.survived.push(id);
         }
     }
@@ -125,18 +125,18 @@ impl Life {
     /// The store holds a prefix of each writer's turns that includes every acknowledged one.
     /// Replaying the last writer's input adds exactly the missing turns.
     fn check(&mut self) {
-        self.account();
+        self.check_stored();
         let Some(last) = self.rounds.last_mut() else { return };
         let input: String = last.sent.iter().map(|id| line(id)).collect();
         last.kept = None;
         self.treering.run(&["append", "--key", "victim"], input.as_bytes()).expect_success();
-        self.account();
+        self.check_stored();
         let last = self.rounds.last().unwrap();
         assert_eq!(last.kept, Some(last.sent.len()), "a replay did not complete its turns");
         self.treering.verify();
     }
 
-    fn account(&mut self) {
+    fn check_stored(&mut self) {
         let home = std::fs::read_dir(&self.treering.home).unwrap();
         let damaged = home
             .filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().contains("damaged"));
@@ -145,8 +145,8 @@ impl Life {
         let mut from = 0;
         for round in &mut self.rounds {
             let kept = round.kept.unwrap_or_else(|| {
-                let both = round.sent.iter().zip(&stored[from..]);
-                both.take_while(|(sent, stored)| sent == stored).count()
+                let pairs = round.sent.iter().zip(&stored[from..]);
+                pairs.take_while(|(sent, stored)| sent == stored).count()
             });
             assert!(
                 stored[from..].starts_with(&round.sent[..kept]),
@@ -158,9 +158,9 @@ impl Life {
                 round.sent
             );
             let first = 2 * from as u64;
-            let places: Vec<u64> = (first..first + round.positions.len() as u64).collect();
+            let positions: Vec<u64> = (first..first + round.positions.len() as u64).collect();
             assert_eq!(
-                round.positions, places,
+                round.positions, positions,
                 "acknowledged positions are not where the turns are"
             );
             if round.kept.is_none() {
@@ -173,8 +173,8 @@ impl Life {
     }
 
     fn end(self) -> (u64, usize) {
-        if let Some(survivor) = self.survivor {
-            survivor.finish().expect_success();
+        if let Some(other_writer) = self.other_writer {
+            other_writer.finish().expect_success();
             assert_eq!(self.treering.turns()["survivor"], self.survived);
             self.treering.verify();
         }

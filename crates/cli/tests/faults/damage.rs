@@ -16,23 +16,20 @@ fn a_file_of_random_bytes_is_refused_and_left_alone() {
         let home = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..size).map(|_| chance.byte()).collect();
         fs::write(home.path().join(FILE), bytes).unwrap();
-        let complaints = refused(home.path());
-        assert!(
-            complaints.iter().all(|it| it.error.contains("not a Treering store")),
-            "{complaints:?}"
-        );
+        let errors = refused(home.path());
+        assert!(errors.iter().all(|it| it.error.contains("not a Treering store")), "{errors:?}");
     }
 }
 
 #[test]
 fn a_truncated_store_is_refused_and_left_alone() {
-    let whole = sample_store();
-    let length = whole.len() as u64;
+    let intact = sample_store();
+    let length = intact.len() as u64;
     // SQLite reads the missing end of the last page as zeros.
-    damaged(&whole[..whole.len() - 1], false, "a store without its last byte");
+    damaged(&intact[..intact.len() - 1], false, "a store without its last byte");
     for cut in [100, 511, 4096, length / 2, length / 2 / 4096 * 4096, length - 4096] {
         let home = tempfile::tempdir().unwrap();
-        fs::write(home.path().join(FILE), &whole[..usize::try_from(cut).unwrap()]).unwrap();
+        fs::write(home.path().join(FILE), &intact[..usize::try_from(cut).unwrap()]).unwrap();
         let treering = Treering::at(home.path());
         let before = files(home.path());
         for command in READING {
@@ -49,11 +46,11 @@ fn a_truncated_store_is_refused_and_left_alone() {
 #[test]
 fn damaged_pages_are_found_and_left_alone() {
     const PAGE: usize = 4096;
-    let whole = sample_store();
+    let intact = sample_store();
     let mut chance = SeededRng::seeded();
-    let pages = whole.len() / PAGE;
+    let pages = intact.len() / PAGE;
     for attempt in 0..40 {
-        let mut bytes = whole.clone();
+        let mut bytes = intact.clone();
         // The first pages hold the schema and the roots, so each is damaged once; the rest are
         // random.
         let page = if attempt < pages.min(12) { attempt } else { chance.index(pages) };
@@ -83,7 +80,7 @@ fn damaged_pages_are_found_and_left_alone() {
 }
 
 /// Every command handles a damaged store; if `certainly` is set, `verify` must report the damage.
-fn damaged(bytes: &[u8], certainly: bool, what: &str) {
+fn damaged(bytes: &[u8], certainly: bool, description: &str) {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join(FILE), bytes).unwrap();
     let treering = Treering::at(home.path());
@@ -91,7 +88,7 @@ fn damaged(bytes: &[u8], certainly: bool, what: &str) {
     for command in READING {
         let ended = treering.run(&[command], b"");
         if command == "verify" && certainly {
-            assert_eq!(ended.code, 1, "verify of {what}: {ended:?}");
+            assert_eq!(ended.code, 1, "verify of {description}: {ended:?}");
         }
         // A page that reads as an empty table can make the store look empty. `verify` still
         // reports the rows that refer to it.
@@ -101,7 +98,7 @@ fn damaged(bytes: &[u8], certainly: bool, what: &str) {
         if ended.code != 0 && !lists_problems() && !looks_empty() {
             ended.expect_error(home.path());
         }
-        assert_eq!(changed(home.path(), &before), [""; 0], "{command} of {what}");
+        assert_eq!(changed(home.path(), &before), [""; 0], "{command} of {description}");
     }
     let ended = treering.run(&["append", "--key", "k"], line("after.0.5").as_bytes());
     if ended.code != 0 {
@@ -115,8 +112,8 @@ fn a_database_of_another_program_is_refused_and_left_alone() {
         let home = tempfile::tempdir().unwrap();
         let script = format!("PRAGMA journal_mode = {journal}; CREATE TABLE songs (name)");
         alter(home.path(), &script);
-        let complaints = refused(home.path());
-        assert!(complaints.iter().all(|it| it.error.contains("another program")), "{complaints:?}");
+        let errors = refused(home.path());
+        assert!(errors.iter().all(|it| it.error.contains("another program")), "{errors:?}");
     }
 }
 
@@ -126,20 +123,20 @@ fn a_store_of_a_newer_version_is_refused_and_left_alone() {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join(FILE), sample_store()).unwrap();
         alter(home.path(), &format!("PRAGMA journal_mode = {journal}; PRAGMA user_version = 999"));
-        let complaints = refused(home.path());
+        let errors = refused(home.path());
         let clear = |it: &ReportedError| it.error.contains("999") && it.hint.contains("newer");
-        assert!(complaints.iter().all(clear), "{journal}: {complaints:?}");
+        assert!(errors.iter().all(clear), "{journal}: {errors:?}");
     }
 }
 
 /// The WAL of another program, or of a newer version, is not touched either.
 #[test]
 fn a_foreign_wal_is_left_alone() {
-    let ours = sample_store();
+    let store_bytes = sample_store();
     for script in ["CREATE TABLE songs (name)", "PRAGMA user_version = 999"] {
         let (source, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         if script.starts_with("PRAGMA") {
-            fs::write(source.path().join(FILE), &ours).unwrap();
+            fs::write(source.path().join(FILE), &store_bytes).unwrap();
         }
         let connection = Connection::open(source.path().join(FILE)).unwrap();
         connection.execute_batch(&format!("PRAGMA journal_mode = WAL; {script}")).unwrap();
@@ -172,15 +169,15 @@ fn refused(home: &Path) -> Vec<ReportedError> {
         kept
     };
     let before = kept(home);
-    let mut complaints = Vec::new();
+    let mut errors = Vec::new();
     for args in
         READING.map(|command| vec![command]).into_iter().chain([vec!["append", "--key", "k"]])
     {
         let ended = treering.run(&args, line("x.0.1").as_bytes());
-        complaints.push(ended.expect_error(home));
+        errors.push(ended.expect_error(home));
         assert!(kept(home) == before, "{args:?} changed {:?}", before.keys());
     }
-    complaints
+    errors
 }
 
 /// A store file large enough to have pages of every kind.

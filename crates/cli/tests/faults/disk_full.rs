@@ -73,7 +73,7 @@ fn fill(unshare: &str, kib: usize) {
         let text = |kind: &str| fs::read_to_string(at(&format!("{name}.{kind}"))).unwrap();
         let code = text("code").trim().parse().unwrap();
         CommandResult {
-            what: format!("{name} on {kib} KiB"),
+            description: format!("{name} on {kib} KiB"),
             code,
             output: text("out"),
             errors: text("err"),
@@ -92,8 +92,8 @@ fn fill(unshare: &str, kib: usize) {
 fn while_full(step: &dyn Fn(&str) -> CommandResult, ids: &[String]) -> Vec<String> {
     let home = Path::new("disk/home");
     let appended = step("append");
-    let complaint = appended.expect_error(home);
-    assert!(complaint.error.contains("no space left"), "{}: {complaint:?}", appended.what);
+    let error = appended.expect_error(home);
+    assert!(error.error.contains("no space left"), "{}: {error:?}", appended.description);
     let messages = appended.output.lines().flat_map(|ack| positions(&parsed(ack))).count();
     let mut acknowledged = ids[..messages / 2].to_vec();
     for reading in ["sessions", "stats", "verify", "export"] {
@@ -110,8 +110,8 @@ fn while_full(step: &dyn Fn(&str) -> CommandResult, ids: &[String]) -> Vec<Strin
         acknowledged.push("one.0.1".into());
     }
     if again.code != 0 {
-        let complaint = again.expect_error(home);
-        assert!(complaint.error.contains("no space left"), "{}: {complaint:?}", again.what);
+        let error = again.expect_error(home);
+        assert!(error.error.contains("no space left"), "{}: {error:?}", again.description);
     }
     acknowledged
 }
@@ -125,16 +125,16 @@ fn once_freed(
 ) -> Vec<String> {
     step("freed").expect_success();
     let found = step("kept");
-    let what = found.what.clone();
+    let description = found.description.clone();
     let kept = turns_of(&found.expect_success()).remove("k").unwrap_or_default();
-    assert_eq!(kept, acknowledged, "{what}");
+    assert_eq!(kept, acknowledged, "{description}");
     step("replay").expect_success();
-    let whole = turns_of(&step("whole").expect_success()).remove("k").unwrap();
-    let unique: BTreeSet<&String> = whole.iter().collect();
-    assert_eq!(unique.len(), whole.len(), "{what}: turns are there twice");
+    let turns = turns_of(&step("whole").expect_success()).remove("k").unwrap();
+    let unique: BTreeSet<&String> = turns.iter().collect();
+    assert_eq!(unique.len(), turns.len(), "{description}: turns are there twice");
     assert!(
         ids.iter().all(|id| unique.contains(id)),
-        "{what}: the replay did not complete the turns"
+        "{description}: the replay did not complete the turns"
     );
     step("last").expect_success();
     kept

@@ -63,16 +63,16 @@ fn unusual_text_round_trips() {
         "",
         big.as_str(),
     ];
-    let said: String = texts
+    let input: String = texts
         .iter()
         .map(|text| format!("{}\n", json!({"type": "message", "role": "user", "text": text})))
         .collect();
-    treering.run(&["append", "--key", "k"], said.as_bytes()).expect_success();
+    treering.run(&["append", "--key", "k"], input.as_bytes()).expect_success();
     let exported = treering.run(&["export"], b"").expect_success();
     let messages: Vec<Value> =
         exported.lines().map(parsed).filter(|line| line["type"] == "message").collect();
-    let shown = parsed(&treering.run(&["show", "--full"], b"").expect_success());
-    let steps: Vec<&Value> = shown["turns"]
+    let output = parsed(&treering.run(&["show", "--full"], b"").expect_success());
+    let steps: Vec<&Value> = output["turns"]
         .as_array()
         .unwrap()
         .iter()
@@ -91,10 +91,10 @@ fn unusual_text_round_trips() {
 fn a_lone_surrogate_is_replaced_in_output_and_kept_in_the_store() {
     let home = tempfile::tempdir().unwrap();
     let treering = Treering::at(home.path());
-    let said = r#"{"type":"message","role":"user","text":"half \ud83d of \u0041 pair"}
+    let input = r#"{"type":"message","role":"user","text":"half \ud83d of \u0041 pair"}
 {"type":"turn","user":"\udc00","assistant":"whole \ud83e\udeb5"}
 "#;
-    treering.run(&["append", "--key", "k"], said.as_bytes()).expect_success();
+    treering.run(&["append", "--key", "k"], input.as_bytes()).expect_success();
     let exported = treering.run(&["export"], b"").expect_success();
     let lines: Vec<&str> = exported.lines().filter(|line| line.contains("\"message\"")).collect();
     let text = |at: usize| -> String {
@@ -108,8 +108,8 @@ fn a_lone_surrogate_is_replaced_in_output_and_kept_in_the_store() {
     assert_eq!(text(2), "whole 🪵");
     assert!(lines[0].contains(r"half \ud83d of \u0041 pair"), "{}", lines[0]);
     assert!(lines[1].contains(r"\udc00"), "{}", lines[1]);
-    let shown = treering.run(&["show", "--full"], b"").expect_success();
-    assert!(shown.contains(r"half \ud83d of \u0041 pair"), "{shown}");
+    let output = treering.run(&["show", "--full"], b"").expect_success();
+    assert!(output.contains(r"half \ud83d of \u0041 pair"), "{output}");
     treering.verify();
     // The export can be appended to an empty store and exports identically.
     let second = tempfile::tempdir().unwrap();
@@ -130,12 +130,12 @@ fn a_clock_that_goes_back_does_not_change_the_order() {
         "2030-01-01T00:00:00Z",
         "1970-01-01T00:00:00Z",
     ];
-    let said = |(no, at): (usize, &&str)| {
+    let line_at = |(no, at): (usize, &&str)| {
         let mut turn = parsed(&line(&format!("t.{no}.2")));
         turn["at"] = json!(at);
         format!("{turn}\n")
     };
-    let lines: Vec<String> = times.iter().enumerate().map(said).collect();
+    let lines: Vec<String> = times.iter().enumerate().map(line_at).collect();
     // First one commit per line, then all lines again in one commit.
     for line in &lines {
         treering.run(&["append", "--key", "k"], line.as_bytes()).expect_success();

@@ -13,12 +13,12 @@ use crate::turns::{line, parsed, turns_of};
 
 /// A home with three turns that the reader can read but not write. `None` if the test cannot
 /// switch to another user.
-fn shared_home(place: &Unprivileged) -> Option<(Treering, Treering)> {
-    if place.user.is_none() {
+fn shared_home(sandbox: &Unprivileged) -> Option<(Treering, Treering)> {
+    if sandbox.user.is_none() {
         eprintln!("SKIPPED: only root can run a reader as another user");
         return None;
     }
-    let reader = place.treering("shared");
+    let reader = sandbox.treering("shared");
     let writer = Treering::at(&reader.home);
     append(&writer, 0, 3);
     permit(&reader.home, 0o755);
@@ -43,8 +43,8 @@ fn has_log(home: &Path) -> bool {
 
 #[test]
 fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
-    let place = Unprivileged::new();
-    let Some((reader, writer)) = shared_home(&place) else { return };
+    let sandbox = Unprivileged::new();
+    let Some((reader, writer)) = shared_home(&sandbox) else { return };
     let mut tail = TailProcess::start(&reader);
     let mut turns = 3;
     for _ in 0..3 {
@@ -69,9 +69,9 @@ fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
     append(&writer, turns, turns + 1);
     assert!(!has_log(&reader.home), "the last to close empties the log");
     assert_eq!(reader.turns()["k"].len(), turns + 1);
-    let complaint =
+    let error =
         reader.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_error(&reader.home);
-    assert!(complaint.error.contains("read-only"), "{complaint:?}");
+    assert!(error.error.contains("read-only"), "{error:?}");
     assert_eq!(fs::read_dir(&reader.home).unwrap().count(), 2, "the store and its lock");
 }
 
@@ -79,8 +79,8 @@ fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
 #[test]
 fn a_reader_never_reports_a_busy_store_as_damaged() {
     const ROUNDS: usize = 12;
-    let place = Unprivileged::new();
-    let Some((reader, writer)) = shared_home(&place) else { return };
+    let sandbox = Unprivileged::new();
+    let Some((reader, writer)) = shared_home(&sandbox) else { return };
     let (writing, acknowledged) = (AtomicBool::new(true), AtomicUsize::new(3));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -90,19 +90,19 @@ fn a_reader_never_reports_a_busy_store_as_damaged() {
             }
             writing.store(false, Ordering::SeqCst);
         });
-        let mut whole = 0;
-        while writing.load(Ordering::SeqCst) || whole == 0 {
+        let mut reads = 0;
+        while writing.load(Ordering::SeqCst) || reads == 0 {
             let before = acknowledged.load(Ordering::SeqCst);
             for command in ["export", "verify"] {
                 let ended = reader.run(&[command], b"");
                 if ended.code != 0 {
-                    let complaint = ended.reported_error();
-                    let is_transient = complaint.error.contains("while it was read")
-                        || complaint.error.contains("where its index can be written");
-                    assert!(is_transient, "{command}: {complaint:?}");
+                    let error = ended.reported_error();
+                    let is_transient = error.error.contains("while it was read")
+                        || error.error.contains("where its index can be written");
+                    assert!(is_transient, "{command}: {error:?}");
                     continue;
                 }
-                whole += 1;
+                reads += 1;
                 if command == "export" {
                     let turns = turns_of(&ended.output).remove("k").unwrap();
                     assert!(turns.iter().cloned().eq((0..turns.len()).map(id)), "{turns:?}");
@@ -128,9 +128,9 @@ impl TailProcess {
     fn start(reader: &Treering) -> Self {
         let mut command = reader.command(&["tail"]);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.contains("following"), "{said}");
+        let mut first_line = String::new();
+        BufReader::new(process.stderr.take().unwrap()).read_line(&mut first_line).unwrap();
+        assert!(first_line.contains("following"), "{first_line}");
         let lines = BufReader::new(process.stdout.take().unwrap());
         Self { process, lines, turns: 3 }
     }

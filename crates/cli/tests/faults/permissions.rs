@@ -14,29 +14,29 @@ use crate::turns::{line, positions};
 
 #[test]
 fn a_read_only_home_is_read_and_left_alone() {
-    let place = Unprivileged::new();
-    let treering = place.store("closed", false);
-    place.forbid(&treering.home, 0o555);
-    place.check_reading(&treering, 3);
+    let sandbox = Unprivileged::new();
+    let treering = sandbox.store("closed", false);
+    sandbox.forbid(&treering.home, 0o555);
+    sandbox.check_reading(&treering, 3);
 }
 
 #[test]
 fn a_read_only_home_with_a_wal_is_read_and_left_alone() {
-    let place = Unprivileged::new();
-    let treering = place.store("killed", true);
+    let sandbox = Unprivileged::new();
+    let treering = sandbox.store("killed", true);
     assert!(fs::metadata(treering.home.join("treering.db-wal")).unwrap().len() > 0);
-    place.forbid(&treering.home, 0o555);
-    place.check_reading(&treering, 3);
+    sandbox.forbid(&treering.home, 0o555);
+    sandbox.check_reading(&treering, 3);
 }
 
 /// SQLite may be unable to read a WAL without its index. The program then fails rather than show
 /// a history without the turns in the WAL.
 #[test]
 fn a_read_only_wal_without_its_index_is_read_completely_or_refused() {
-    let place = Unprivileged::new();
-    let treering = place.store("log alone", true);
+    let sandbox = Unprivileged::new();
+    let treering = sandbox.store("log alone", true);
     fs::remove_file(treering.home.join("treering.db-shm")).unwrap();
-    place.forbid(&treering.home, 0o555);
+    sandbox.forbid(&treering.home, 0o555);
     let before = files(&treering.home);
     for command in READING {
         let ended = treering.run(&[command], b"");
@@ -48,14 +48,14 @@ fn a_read_only_wal_without_its_index_is_read_completely_or_refused() {
     }
     treering.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_error(&treering.home);
     assert_eq!(changed(&treering.home, &before), [""; 0]);
-    place.allow(&treering.home);
+    sandbox.allow(&treering.home);
 }
 
 /// The damaged WAL cannot be copied aside here, but the missing data is reported all the same.
 #[test]
 fn a_damaged_wal_in_a_read_only_home_is_reported() {
-    let place = Unprivileged::new();
-    let treering = place.store("damaged", false);
+    let sandbox = Unprivileged::new();
+    let treering = sandbox.store("damaged", false);
     let mut writer = WriterProcess::start(&Treering::at(&treering.home), "k");
     for turn in 3..6 {
         writer.send(&line(&format!("t.{turn}.9")));
@@ -66,7 +66,7 @@ fn a_damaged_wal_in_a_read_only_home_is_reported() {
     let mut bytes = fs::read(&log).unwrap();
     bytes[100] ^= 1;
     fs::write(&log, bytes).unwrap();
-    place.forbid(&treering.home, 0o555);
+    sandbox.forbid(&treering.home, 0o555);
     let before = files(&treering.home);
     for command in ["stats", "verify"] {
         let ended = treering.run(&[command], b"");
@@ -74,55 +74,55 @@ fn a_damaged_wal_in_a_read_only_home_is_reported() {
         assert_eq!(ended.lists_problems(), command == "verify", "{ended:?}");
     }
     assert_eq!(changed(&treering.home, &before), [""; 0]);
-    place.allow(&treering.home);
+    sandbox.allow(&treering.home);
 }
 
 /// Only the file is read-only. Files can be created next to it, but none is left behind.
 #[test]
 fn a_read_only_file_is_read_and_left_alone() {
-    let place = Unprivileged::new();
-    let treering = place.store("file", false);
-    place.forbid(&treering.home, 0o777);
-    place.check_reading(&treering, 3);
+    let sandbox = Unprivileged::new();
+    let treering = sandbox.store("file", false);
+    sandbox.forbid(&treering.home, 0o777);
+    sandbox.check_reading(&treering, 3);
 }
 
 #[test]
 fn a_read_only_folder_without_a_store_is_refused() {
-    let place = Unprivileged::new();
-    let treering = place.treering("empty");
+    let sandbox = Unprivileged::new();
+    let treering = sandbox.treering("empty");
     fs::create_dir(&treering.home).unwrap();
-    place.forbid(&treering.home, 0o555);
+    sandbox.forbid(&treering.home, 0o555);
     let append = treering.run(&["append", "--key", "k"], line("x.0.1").as_bytes());
     append.expect_error(&treering.home);
-    let inside = Treering { home: treering.home.join("deeper"), ..treering.clone() };
-    inside.run(&["sessions"], b"").expect_error(&treering.home);
+    let subfolder = Treering { home: treering.home.join("deeper"), ..treering.clone() };
+    subfolder.run(&["sessions"], b"").expect_error(&treering.home);
     assert_eq!(files(&treering.home), BTreeMap::new());
-    place.allow(&treering.home);
+    sandbox.allow(&treering.home);
 }
 
 #[test]
 fn a_read_only_store_of_a_newer_or_another_program_is_refused() {
-    let place = Unprivileged::new();
-    let newer = place.store("newer", false);
+    let sandbox = Unprivileged::new();
+    let newer = sandbox.store("newer", false);
     alter(&newer.home, "PRAGMA user_version = 999");
-    let other = place.treering("other");
+    let other = sandbox.treering("other");
     fs::create_dir(&other.home).unwrap();
     alter(
         &other.home,
         "PRAGMA journal_mode = WAL; CREATE TABLE songs (name); PRAGMA user_version = 1",
     );
     for (treering, word) in [(newer, "999"), (other, "another program")] {
-        place.forbid(&treering.home, 0o555);
+        sandbox.forbid(&treering.home, 0o555);
         let before = files(&treering.home);
         for command in READING {
-            let complaint = treering.run(&[command], b"").expect_error(&treering.home);
-            assert!(complaint.error.contains(word), "{command}: {complaint:?}");
+            let error = treering.run(&[command], b"").expect_error(&treering.home);
+            assert!(error.error.contains(word), "{command}: {error:?}");
             if word == "999" {
-                assert!(complaint.hint.contains("newer"), "{command}: {complaint:?}");
+                assert!(error.hint.contains("newer"), "{command}: {error:?}");
             }
         }
         assert_eq!(changed(&treering.home, &before), [""; 0]);
-        place.allow(&treering.home);
+        sandbox.allow(&treering.home);
     }
 }
 
@@ -141,14 +141,15 @@ impl Unprivileged {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         permit(folder.path(), 0o755);
-        let mut place = Self { folder, program: env!("CARGO_BIN_EXE_treering").into(), user: None };
-        if fs::metadata(place.folder.path()).unwrap().uid() == 0 {
-            let copy = place.folder.path().join("treering");
-            fs::copy(&place.program, &copy).unwrap();
+        let mut sandbox =
+            Self { folder, program: env!("CARGO_BIN_EXE_treering").into(), user: None };
+        if fs::metadata(sandbox.folder.path()).unwrap().uid() == 0 {
+            let copy = sandbox.folder.path().join("treering");
+            fs::copy(&sandbox.program, &copy).unwrap();
             permit(&copy, 0o755);
-            (place.program, place.user) = (copy, Some(Self::NOBODY));
+            (sandbox.program, sandbox.user) = (copy, Some(Self::NOBODY));
         }
-        place
+        sandbox
     }
 
     pub(crate) fn treering(&self, name: &str) -> Treering {
@@ -160,7 +161,7 @@ impl Unprivileged {
     }
 
     /// A store of three turns, closed cleanly or left with its WAL by a killed writer.
-    fn store(&self, name: &str, killed: bool) -> Treering {
+    fn store(&self, name: &str, kill_writer: bool) -> Treering {
         let treering = self.treering(name);
         let mut writer = WriterProcess::start(&Treering::at(&treering.home), "k");
         writer.send(&(0..3).map(|no| line(&format!("t.{no}.9"))).collect::<String>());
@@ -168,7 +169,7 @@ impl Unprivileged {
         while stored < 6 {
             stored += positions(&writer.acknowledgement()).len();
         }
-        if killed {
+        if kill_writer {
             writer.kill();
         } else {
             writer.finish().expect_success();
@@ -196,10 +197,10 @@ impl Unprivileged {
         assert_eq!(treering.turns()["k"].len(), turns);
         treering.verify();
         let input = line("x.0.1");
-        let complaint =
+        let error =
             treering.run(&["append", "--key", "k"], input.as_bytes()).expect_error(&treering.home);
-        assert!(complaint.error.contains("read-only"), "{complaint:?}");
-        assert!(complaint.hint.contains("write access"), "{complaint:?}");
+        assert!(error.error.contains("read-only"), "{error:?}");
+        assert!(error.hint.contains("write access"), "{error:?}");
         assert_eq!(changed(&treering.home, &before), [""; 0], "after append");
         self.allow(&treering.home);
     }

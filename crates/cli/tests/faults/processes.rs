@@ -85,7 +85,7 @@ impl Treering {
 /// The result of a finished command.
 #[derive(Debug)]
 pub(crate) struct CommandResult {
-    pub(crate) what: String,
+    pub(crate) description: String,
     pub(crate) code: i32,
     pub(crate) output: String,
     pub(crate) errors: String,
@@ -99,38 +99,50 @@ pub(crate) struct ReportedError {
 }
 
 impl CommandResult {
-    pub(crate) fn new(what: String, status: ExitStatus, output: String, errors: String) -> Self {
-        assert!(!errors.contains("panicked"), "{what} panicked: {errors}");
-        let code = status.code().unwrap_or_else(|| panic!("{what} ended with {status}: {errors}"));
-        Self { what, code, output, errors }
+    pub(crate) fn new(
+        description: String,
+        status: ExitStatus,
+        output: String,
+        errors: String,
+    ) -> Self {
+        assert!(!errors.contains("panicked"), "{description} panicked: {errors}");
+        let code =
+            status.code().unwrap_or_else(|| panic!("{description} ended with {status}: {errors}"));
+        Self { description, code, output, errors }
     }
 
     #[track_caller]
     pub(crate) fn expect_success(self) -> String {
         let errors = without_incomplete(&self.errors);
-        assert!(self.code == 0 && errors.is_empty(), "{}: {} {errors}", self.what, self.code);
+        assert!(
+            self.code == 0 && errors.is_empty(),
+            "{}: {} {errors}",
+            self.description,
+            self.code
+        );
         self.output
     }
 
     /// Asserts that the command failed with an error that names the path, and a hint.
     #[track_caller]
-    pub(crate) fn expect_error(&self, place: &Path) -> ReportedError {
-        assert_eq!(self.code, 1, "{}: {}", self.what, self.errors);
-        let complaint = self.reported_error();
-        assert!(
-            complaint.error.contains(&*place.to_string_lossy()),
-            "{}: {complaint:?}",
-            self.what
-        );
-        assert!(!complaint.hint.is_empty(), "{} does not say what to do: {complaint:?}", self.what);
-        complaint
+    pub(crate) fn expect_error(&self, path: &Path) -> ReportedError {
+        assert_eq!(self.code, 1, "{}: {}", self.description, self.errors);
+        let error = self.reported_error();
+        assert!(error.error.contains(&*path.to_string_lossy()), "{}: {error:?}", self.description);
+        assert!(!error.hint.is_empty(), "{} does not say what to do: {error:?}", self.description);
+        error
     }
 
     #[track_caller]
     pub(crate) fn reported_error(&self) -> ReportedError {
-        assert!(!self.errors.contains("panicked"), "{} panicked: {}", self.what, self.errors);
-        let said = parsed(&self.errors);
-        let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
+        assert!(
+            !self.errors.contains("panicked"),
+            "{} panicked: {}",
+            self.description,
+            self.errors
+        );
+        let parsed_errors = parsed(&self.errors);
+        let text = |key: &str| parsed_errors[key].as_str().unwrap_or_default().to_owned();
         ReportedError { error: text("error"), hint: text("hint") }
     }
 
@@ -160,12 +172,12 @@ impl WriterProcess {
         let mut process = command.spawn().unwrap();
         let input = process.stdin.take();
         let mut output = BufReader::new(process.stdout.take().unwrap());
-        let (said, acknowledgements) = mpsc::channel();
+        let (sender, acknowledgements) = mpsc::channel();
         thread::spawn(move || {
             let mut ack = String::new();
             // An incomplete line acknowledges nothing.
             while output.read_line(&mut ack).is_ok_and(|_| ack.ends_with('\n')) {
-                if said.send(parsed(&ack)).is_err() {
+                if sender.send(parsed(&ack)).is_err() {
                     return;
                 }
                 ack.clear();

@@ -15,7 +15,7 @@ const LOG: &str = "treering.db-wal";
 const LOG_PREFIX: &str = "treering.db-";
 const TURNS: usize = 200;
 /// Maximum number of turns per commit.
-const PORTION: usize = 4;
+const BATCH: usize = 4;
 const HEADER: usize = 32;
 const FRAME: usize = 24 + 4096;
 
@@ -24,10 +24,10 @@ pub(crate) fn killed_home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
     let mut writer = WriterProcess::start(&Treering::at(home.path()), "k");
     let ids: Vec<String> = (0..TURNS).map(|no| format!("t.{no}.9")).collect();
-    for portion in ids.chunks(PORTION) {
-        writer.send(&portion.iter().map(|id| line(id)).collect::<String>());
+    for batch in ids.chunks(BATCH) {
+        writer.send(&batch.iter().map(|id| line(id)).collect::<String>());
         let mut messages = 0;
-        while messages < 2 * portion.len() {
+        while messages < 2 * batch.len() {
             messages += positions(&writer.acknowledgement()).len();
         }
     }
@@ -58,7 +58,7 @@ fn frames(log: &[u8]) -> (usize, usize) {
 
 /// Offsets to damage: every word of the header, and in frames across the WAL every header field
 /// and three bytes of the page.
-fn places(log: &[u8]) -> Vec<usize> {
+fn offsets(log: &[u8]) -> Vec<usize> {
     const IN_FRAME: [usize; 9] = [3, 7, 11, 15, 19, 23, 24, 24 + 2000, FRAME - 1];
     let (count, last) = frames(log);
     let some = [0, 1, count / 4, count / 2, count * 3 / 4, last - 1, last, count - 1];
@@ -77,36 +77,44 @@ fn no_flipped_wal_bit_loses_turns_silently() {
     let home = killed_home();
     let log = fs::read(home.path().join(LOG)).unwrap();
     let (count, last) = frames(&log);
-    let places = places(&log);
-    assert!(places.len() >= 40);
-    for (no, at) in places.into_iter().enumerate() {
+    let offsets = offsets(&log);
+    assert!(offsets.len() >= 40);
+    for (no, at) in offsets.into_iter().enumerate() {
         let copy = flipped(home.path(), at, no % 8);
-        let memory = open(copy.path());
-        let report = memory.verify(|_| ()).unwrap();
+        let engine = open(copy.path());
+        let report = engine.verify(|_| ()).unwrap();
         let missing = 2 * TURNS as u64 - report.messages;
-        let told = memory.open_warnings();
-        let of_log =
-            report.problems.iter().filter(|problem| problem.what.contains("the log was damaged"));
-        let what = format!("byte {at}, {missing} messages missing: {told:?} {:?}", report.problems);
+        let warnings = engine.open_warnings();
+        let of_log = report
+            .problems
+            .iter()
+            .filter(|problem| problem.description.contains("the log was damaged"));
+        let description =
+            format!("byte {at}, {missing} messages missing: {warnings:?} {:?}", report.problems);
         // The last commits may belong to the worker, which adds no messages.
         let is_before_turns = at < HEADER + (count * 3 / 4 + 1) * FRAME;
-        assert!(missing > 0 || !is_before_turns, "every frame counts: {what}");
-        assert!(!told.is_empty() && !memory.warnings().is_empty(), "silent: {what}");
+        assert!(missing > 0 || !is_before_turns, "every frame counts: {description}");
+        assert!(!warnings.is_empty() && !engine.warnings().is_empty(), "silent: {description}");
         if at < HEADER + last * FRAME {
-            assert_eq!(of_log.count(), 1, "{what}");
+            assert_eq!(of_log.count(), 1, "{description}");
         } else {
-            assert!(missing <= 2 * PORTION as u64, "{what}");
-            assert_eq!(of_log.count() + report.warnings.len(), 1, "{what}: {:?}", report.warnings);
+            assert!(missing <= 2 * BATCH as u64, "{description}");
+            assert_eq!(
+                of_log.count() + report.warnings.len(),
+                1,
+                "{description}: {:?}",
+                report.warnings
+            );
         }
         assert_eq!(
             fs::read_dir(copy.path()).unwrap().filter(|it| is_aside(it.as_ref().unwrap())).count(),
             1
         );
-        drop(memory);
+        drop(engine);
         // Later openings still warn about damage, but not about a commit that was merely
         // incomplete.
         let told_again = open(copy.path()).open_warnings();
-        assert_eq!(told_again.is_empty(), report.is_clean(), "{what}");
+        assert_eq!(told_again.is_empty(), report.is_clean(), "{description}");
     }
 }
 
@@ -159,9 +167,9 @@ fn the_wal_of_killed_writers_is_not_reported_as_damaged() {
     for round in 0..5 {
         let home = tempfile::tempdir().unwrap();
         let treering = Treering::at(home.path());
-        let mut survivor = WriterProcess::start(&treering, "survivor");
-        survivor.send(&line("s.0.1"));
-        survivor.acknowledgement();
+        let mut other_writer = WriterProcess::start(&treering, "survivor");
+        other_writer.send(&line("s.0.1"));
+        other_writer.acknowledgement();
         for victim in 0..2 {
             let mut writer = WriterProcess::start(&treering, "victim");
             writer.send(&line(&format!("v{victim}.0.1")));
@@ -170,19 +178,19 @@ fn the_wal_of_killed_writers_is_not_reported_as_damaged() {
                 .send(&(1..200).map(|no| line(&format!("v{victim}.{no}.800"))).collect::<String>());
             chance.pause(60_000);
             writer.kill();
-            survivor.send(&line(&format!("s.{}.1", victim + 1)));
-            survivor.acknowledgement();
+            other_writer.send(&line(&format!("s.{}.1", victim + 1)));
+            other_writer.acknowledgement();
         }
-        survivor.kill();
-        let memory = open(home.path());
-        let told = memory.warnings();
+        other_writer.kill();
+        let engine = open(home.path());
+        let warnings = engine.warnings();
         assert!(
-            told.iter().all(|warning| !warning.contains("damaged:")),
-            "round {round}: {told:?}"
+            warnings.iter().all(|warning| !warning.contains("damaged:")),
+            "round {round}: {warnings:?}"
         );
-        let report = memory.verify(|_| ()).unwrap();
+        let report = engine.verify(|_| ()).unwrap();
         assert!(report.is_clean(), "round {round}: {:?}", report.problems);
-        drop(memory);
+        drop(engine);
         assert_eq!(treering.turns()["survivor"], ["s.0.1", "s.1.1", "s.2.1"], "round {round}");
     }
 }
@@ -214,11 +222,8 @@ fn a_wal_without_its_database_is_refused_and_left_alone() {
             &["append"],
         ];
         for args in commands {
-            let complaint = treering.run(args, line("x.0.1").as_bytes()).expect_error(home.path());
-            assert!(
-                complaint.error.contains("database is missing or empty"),
-                "{args:?}: {complaint:?}"
-            );
+            let error = treering.run(args, line("x.0.1").as_bytes()).expect_error(home.path());
+            assert!(error.error.contains("database is missing or empty"), "{args:?}: {error:?}");
         }
         let doctor = treering.run(&["doctor", "--offline"], b"");
         assert!(doctor.code == 1 && doctor.output.contains("missing or empty"), "{doctor:?}");

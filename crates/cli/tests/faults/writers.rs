@@ -58,9 +58,9 @@ fn write_together(writers: usize, key: impl Fn(usize) -> String) {
     let stored = treering.turns();
     for no in 0..writers {
         let prefix = format!("w{no}.");
-        let own: Vec<_> =
+        let turns_of_writer: Vec<_> =
             stored[&key(no)].iter().filter(|id| id.starts_with(&prefix)).cloned().collect();
-        assert_eq!(own, ids(no), "the turns of writer {no}, in its order");
+        assert_eq!(turns_of_writer, ids(no), "the turns of writer {no}, in its order");
     }
     assert_eq!(stored.values().map(Vec::len).sum::<usize>(), writers * TURNS);
     assert_eq!(stored.len(), (0..writers).map(&key).collect::<BTreeSet<_>>().len());

@@ -12,6 +12,18 @@ use serde_json::Value;
 /// The name of the store's file in a home.
 pub(crate) const FILE: &str = "treering.db";
 
+/// Runs a command with this text on its standard input.
+pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 /// A temporary home, deleted when the test ends.
 pub(crate) struct Home(tempfile::TempDir);
 
@@ -50,15 +62,7 @@ impl Home {
     }
 
     pub(crate) fn feed(&self, args: &[&str], input: &str) -> Output {
-        let mut command = self.command(args);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
+        run_with_input(&mut self.command(args), input)
     }
 
     #[track_caller]
@@ -79,13 +83,17 @@ impl Home {
     #[track_caller]
     pub(crate) fn complains(&self, args: &[&str], code: i32, words: &[&str]) -> String {
         let output = self.run(args);
-        let said = String::from_utf8(output.stderr).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!((output.status.code(), printed.as_str()), (Some(code), ""), "{args:?}: {said}");
+        assert_eq!(
+            (output.status.code(), printed.as_str()),
+            (Some(code), ""),
+            "{args:?}: {stderr}"
+        );
         for word in words {
-            assert!(said.contains(word), "{args:?}: {word}: {said}");
+            assert!(stderr.contains(word), "{args:?}: {word}: {stderr}");
         }
-        said
+        stderr
     }
 
     #[track_caller]

@@ -14,8 +14,8 @@ pub(super) struct Date {
 impl Date {
     /// Whether the other date contains every part of this one.
     pub(super) fn is_part_of(&self, other: &Self) -> bool {
-        fn fits<T: PartialEq + Copy>(own: Option<T>, other: Option<T>) -> bool {
-            own.is_none() || own == other
+        fn fits<T: PartialEq + Copy>(first: Option<T>, other: Option<T>) -> bool {
+            first.is_none() || first == other
         }
         fits(self.year, other.year)
             && fits(self.month, other.month)
@@ -29,10 +29,10 @@ pub(super) fn month(word: &str) -> Option<u8> {
     if !word.starts_with(|c: char| "jfmasondJFMASOND".contains(c)) {
         return None;
     }
-    let place = crate::time_expressions::MONTHS
+    let index = crate::time_expressions::MONTHS
         .iter()
         .position(|names| names.iter().any(|name| is_word(word, name)))?;
-    u8::try_from(place + 1).ok()
+    u8::try_from(index + 1).ok()
 }
 
 /// Whether a word equals a lower-case word, ignoring case.
@@ -56,16 +56,22 @@ pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
         let skip = usize::from(tokens.get(1).is_some_and(|token| token.core == "of")) + 1;
         let month = month(tokens.get(skip)?.core)?;
         let year = tokens.get(skip + 1).and_then(|token| year(token.core));
-        let taken = skip + 1 + usize::from(year.is_some());
-        return Some((taken, Date { year, month: Some(month), day: Some(day), minute: None }));
+        let token_count = skip + 1 + usize::from(year.is_some());
+        return Some((
+            token_count,
+            Date { year, month: Some(month), day: Some(day), minute: None },
+        ));
     }
     let month = month(first)?;
     let second = tokens.get(1)?.core;
     if let Some(day) = day(second) {
         // "May 7, 2023".
         let year = tokens.get(2).and_then(|token| year(token.core));
-        let taken = 2 + usize::from(year.is_some());
-        return Some((taken, Date { year, month: Some(month), day: Some(day), minute: None }));
+        let token_count = 2 + usize::from(year.is_some());
+        return Some((
+            token_count,
+            Date { year, month: Some(month), day: Some(day), minute: None },
+        ));
     }
     let year = year(second)?;
     Some((2, Date { year: Some(year), month: Some(month), day: None, minute: None }))
@@ -77,10 +83,11 @@ fn clause(tokens: &[FactToken<'_>]) -> usize {
     let is_short = |word: &str| {
         (3..=4).contains(&word.len()) && month(word).is_some() && !is_word(word, "may")
     };
-    let near = &tokens[..tokens.len().min(4)];
-    near.iter()
-        .position(|token| token.ends && !is_short(token.core))
-        .map_or(near.len(), |last| last + 1)
+    let window = &tokens[..tokens.len().min(4)];
+    window
+        .iter()
+        .position(|token| token.ends_sentence && !is_short(token.core))
+        .map_or(window.len(), |last| last + 1)
 }
 
 /// A day of a month: `9`, `9th`, `1er`.
@@ -107,8 +114,8 @@ fn numeric(word: &str) -> Option<Date> {
     }
     let year = year(&word[..4])?;
     let mut parts = word[4..].split(|c: char| !c.is_ascii_digit());
-    let mark = word[4..].chars().next()?;
-    if !matches!(mark, '-' | '/' | '年') {
+    let separator = word[4..].chars().next()?;
+    if !matches!(separator, '-' | '/' | '年') {
         return None;
     }
     parts.next();
@@ -143,7 +150,7 @@ fn time(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
         "pm" | "p.m" => Some(12),
         _ => None,
     };
-    let (taken, half) = if suffix.is_empty() {
+    let (token_count, half) = if suffix.is_empty() {
         let next = tokens.get(1).and_then(|token| half(token.core));
         (1 + usize::from(next.is_some()), next)
     } else if suffix.starts_with(':') {
@@ -157,7 +164,7 @@ fn time(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
     if let Some(half) = half {
         hour = hour % 12 + half;
     }
-    Some((taken, Date { minute: Some(hour * 60 + minutes.unwrap_or(0)), ..Date::default() }))
+    Some((token_count, Date { minute: Some(hour * 60 + minutes.unwrap_or(0)), ..Date::default() }))
 }
 
 const DAYS: [&str; 14] = [
@@ -208,7 +215,7 @@ pub(super) fn read_relative(tokens: &[FactToken<'_>]) -> Option<usize> {
     if is_one_of(&AROUND_NOW, first) || is_one_of(&DAYS, first) {
         return Some(1);
     }
-    let second = tokens.get(1).filter(|_| !tokens[0].parted)?.core;
+    let second = tokens.get(1).filter(|_| !tokens[0].is_followed_by_punctuation)?.core;
     let leads = is_one_of(&["last", "next", "this", "cette", "ce"], first);
     (leads && (is_one_of(&DAYS, second) || is_one_of(&PERIODS, second))).then_some(2)
 }

@@ -34,7 +34,7 @@ pub struct Facts {
     /// Names of people, places and products; acronyms.
     pub names: Vec<String>,
     keys: HashMap<String, u32>,
-    moments: Vec<Date>,
+    parsed_dates: Vec<Date>,
     days: Vec<Date>,
     vocabulary: Vec<u64>,
 }
@@ -127,8 +127,14 @@ impl Facts {
         for number in &other.numbers {
             put(number, self.has_number(number));
         }
-        for (date, moment) in other.dates.iter().zip(&other.moments) {
-            put(date, self.moments.iter().chain(&self.days).any(|own| moment.is_part_of(own)));
+        for (date, parsed) in other.dates.iter().zip(&other.parsed_dates) {
+            put(
+                date,
+                self.parsed_dates
+                    .iter()
+                    .chain(&self.days)
+                    .any(|known_date| parsed.is_part_of(known_date)),
+            );
         }
         for name in &other.names {
             put(name, self.has_words(name));
@@ -142,10 +148,11 @@ impl Facts {
     }
 
     fn has_path(&self, path: &str) -> bool {
-        let wanted = key(path);
-        self.keys.contains_key(&wanted)
-            || self.has_words(path) && self.paths.iter().any(|own| key(own).ends_with(&wanted))
-            || self.has_words(path) && !wanted.contains('/')
+        let wanted_key = key(path);
+        self.keys.contains_key(&wanted_key)
+            || self.has_words(path)
+                && self.paths.iter().any(|known| key(known).ends_with(&wanted_key))
+            || self.has_words(path) && !wanted_key.contains('/')
     }
 
     fn has_number(&self, number: &str) -> bool {
@@ -208,21 +215,21 @@ impl Facts {
         }
         let shape = token.shape();
         if shape.has_digit || shape.may_be_date {
-            if let Some((taken, date)) = dates::read(tokens) {
+            if let Some((token_count, date)) = dates::read(tokens) {
                 names.end();
-                self.add_date(&span(&tokens[..taken]), date);
-                return taken;
+                self.add_date(&span(&tokens[..token_count]), date);
+                return token_count;
             }
             if shape.has_digit
-                && let Some(taken) = numbers::read(tokens)
+                && let Some(token_count) = numbers::read(tokens)
             {
                 names.end();
-                self.add_number(&span(&tokens[..taken]));
-                return taken;
+                self.add_number(&span(&tokens[..token_count]));
+                return token_count;
             }
         }
-        if let Some(taken) = dates::read_relative(tokens) {
-            let written = span(&tokens[..taken]);
+        if let Some(token_count) = dates::read_relative(tokens) {
+            let written = span(&tokens[..token_count]);
             self.add(Class::Relative, &written, key(&written));
         }
         match shapes::class(token, shape) {
@@ -263,9 +270,9 @@ impl Facts {
     }
 
     fn add_date(&mut self, written: &str, date: Date) {
-        if !self.moments.contains(&date) {
+        if !self.parsed_dates.contains(&date) {
             self.dates.push(written.to_owned());
-            self.moments.push(date);
+            self.parsed_dates.push(date);
         }
         for number in written.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()) {
             self.vocabulary.push(tokens::hash(&format!("#{}", number.trim_start_matches('0'))));
@@ -301,14 +308,14 @@ impl Facts {
 /// The normalized form, equal for different spellings of the same fact.
 #[must_use]
 pub fn key(fact: &str) -> String {
-    let bare = fact.trim().trim_start_matches("./").trim_end_matches("()").trim_end_matches('/');
-    bare.to_lowercase()
+    let trimmed = fact.trim().trim_start_matches("./").trim_end_matches("()").trim_end_matches('/');
+    trimmed.to_lowercase()
 }
 
 /// JSON text without its punctuation, so that its strings are separate words.
 fn unquoted(json: &str) -> String {
-    let plain = json.replace("\\n", " ").replace("\\t", " ").replace("\\\"", " ");
-    plain.replace(['"', '{', '}', '[', ']', ','], " ")
+    let unescaped = json.replace("\\n", " ").replace("\\t", " ").replace("\\\"", " ");
+    unescaped.replace(['"', '{', '}', '[', ']', ','], " ")
 }
 
 /// The text of adjacent tokens.

@@ -12,7 +12,7 @@ use crate::word_weights::word_weight;
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     text: &'a str,
-    sure: Vec<&'a str>,
+    certain: Vec<&'a str>,
     run: Option<Run>,
     maybe: Vec<(usize, &'a str)>,
 }
@@ -25,7 +25,7 @@ struct Run {
     second: usize,
     end: usize,
     words: usize,
-    opens: bool,
+    opens_sentence: bool,
 }
 
 /// Lower-case particles inside names.
@@ -35,7 +35,7 @@ const JOINTS: [&str; 14] =
 impl<'a> Names<'a> {
     /// Creates a collector for a text.
     pub(super) const fn of(text: &'a str) -> Self {
-        Self { text, sure: Vec::new(), run: None, maybe: Vec::new() }
+        Self { text, certain: Vec::new(), run: None, maybe: Vec::new() }
     }
 
     /// Adds the next token, which is not part of another fact.
@@ -46,23 +46,31 @@ impl<'a> Names<'a> {
             return;
         }
         let lower = word.to_lowercase();
-        if self.run.is_some() && !token.opens && !token.parted && JOINTS.contains(&lower.as_str()) {
+        if self.run.is_some()
+            && !token.opens_sentence
+            && !token.is_followed_by_punctuation
+            && JOINTS.contains(&lower.as_str())
+        {
             return;
         }
         if !capital {
             self.end();
             return;
         }
-        let plain =
+        let is_capitalized_word =
             word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '&' | '\'' | '’'));
-        if !plain || word.len() > 40 || word_weight(&lower) == 0.0 || is_calendar(&lower) {
+        if !is_capitalized_word
+            || word.len() > 40
+            || word_weight(&lower) == 0.0
+            || is_calendar(&lower)
+        {
             self.end();
             return;
         }
         let start = token.at + skipped;
         let end = start + word.len();
         match &mut self.run {
-            Some(run) if !token.opens && run.words < 5 => {
+            Some(run) if !token.opens_sentence && run.words < 5 => {
                 run.second = if run.words == 1 { start } else { run.second };
                 run.end = end;
                 run.words += 1;
@@ -75,11 +83,11 @@ impl<'a> Names<'a> {
                     second: end,
                     end,
                     words: 1,
-                    opens: token.opens,
+                    opens_sentence: token.opens_sentence,
                 });
             }
         }
-        if token.parted || skipped + word.len() < token.core.len() {
+        if token.is_followed_by_punctuation || skipped + word.len() < token.core.len() {
             self.end();
         }
     }
@@ -91,14 +99,14 @@ impl<'a> Names<'a> {
         if name.chars().nth(1).is_none() {
             return;
         }
-        match (run.opens, run.words) {
-            (false, _) => self.sure.push(name),
-            (true, 1) if is_acronym(name) => self.sure.push(name),
-            (true, 1) => self.maybe.push((self.sure.len(), name)),
+        match (run.opens_sentence, run.words) {
+            (false, _) => self.certain.push(name),
+            (true, 1) if is_acronym(name) => self.certain.push(name),
+            (true, 1) => self.maybe.push((self.certain.len(), name)),
             (true, _) if word_weight(&first.to_lowercase()) < 1.0 => {
-                self.sure.push(&self.text[run.second..run.end]);
+                self.certain.push(&self.text[run.second..run.end]);
             }
-            (true, _) => self.sure.push(name),
+            (true, _) => self.certain.push(name),
         }
     }
 
@@ -106,11 +114,11 @@ impl<'a> Names<'a> {
     /// name elsewhere.
     pub(super) fn finish(mut self) -> Vec<&'a str> {
         self.end();
-        let known: HashSet<&str> = self.sure.iter().flat_map(|name| name.split(' ')).collect();
-        let mut names = Vec::with_capacity(self.sure.len());
+        let known: HashSet<&str> = self.certain.iter().flat_map(|name| name.split(' ')).collect();
+        let mut names = Vec::with_capacity(self.certain.len());
         let mut maybe = self.maybe.iter().filter(|(_, name)| known.contains(name)).peekable();
-        for (place, name) in self.sure.iter().enumerate() {
-            while let Some((_, early)) = maybe.next_if(|(at, _)| *at <= place) {
+        for (index, name) in self.certain.iter().enumerate() {
+            while let Some((_, early)) = maybe.next_if(|(at, _)| *at <= index) {
                 names.push(*early);
             }
             names.push(*name);
@@ -125,8 +133,8 @@ impl<'a> Names<'a> {
 fn stripped(token: &str) -> (usize, &str) {
     const ELIDED: [&str; 10] = ["l'", "d'", "L'", "D'", "qu'", "l’", "d’", "L’", "D’", "qu’"];
     let word = token.strip_suffix("'s").or_else(|| token.strip_suffix("’s")).unwrap_or(token);
-    let bare = ELIDED.iter().find_map(|article| word.strip_prefix(article)).unwrap_or(word);
-    (word.len() - bare.len(), bare)
+    let stem = ELIDED.iter().find_map(|article| word.strip_prefix(article)).unwrap_or(word);
+    (word.len() - stem.len(), stem)
 }
 
 /// Whether a word is an acronym: two to eight capital letters or digits, with at least two

@@ -64,7 +64,7 @@ pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<usize> {
             ["st", "nd", "rd", "th", "e", "er", "ème", "x", "+", "d"].contains(&suffix);
         return (is_version || is_ordinal).then_some(1);
     }
-    let next = tokens.get(1).filter(|_| suffix.is_empty() && !token.parted);
+    let next = tokens.get(1).filter(|_| suffix.is_empty() && !token.is_followed_by_punctuation);
     Some(
         1 + usize::from(next.is_some_and(|next| {
             unit(next.core).is_some() && next.core != "to" && next.core != "an"
@@ -116,8 +116,8 @@ pub(super) fn value(written: &str) -> Option<String> {
     let groups: Vec<&str> = amount.split([',', '_', '\u{202f}']).collect();
     let thousands = groups.len() > 1
         && groups[1..].iter().all(|group| group.split('.').next().unwrap_or("").len() == 3);
-    for (place, group) in groups.iter().enumerate() {
-        if place > 0 && !thousands {
+    for (index, group) in groups.iter().enumerate() {
+        if index > 0 && !thousands {
             value.push('.');
         }
         value.push_str(group);
@@ -136,8 +136,8 @@ pub(super) fn key(written: &str) -> String {
     let first = words.next().unwrap_or_default();
     let Some((head, _, suffix)) = parts(first) else { return super::key(written) };
     let value = value(first).unwrap_or_default();
-    let named = words.next().or(Some(suffix).filter(|suffix| !suffix.is_empty()));
-    let unit = named.and_then(unit).or_else(|| unit(head));
+    let unit_word = words.next().or(Some(suffix).filter(|suffix| !suffix.is_empty()));
+    let unit = unit_word.and_then(unit).or_else(|| unit(head));
     match unit {
         Some(unit) => format!("{value} {unit}"),
         None if suffix.is_empty() => format!("#{value}"),

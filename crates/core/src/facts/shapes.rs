@@ -16,9 +16,9 @@ pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Cla
         return Some((Class::Url, &core[from..]));
     }
     if shape.has_slash || shape.has_dot {
-        let bare = without_line(core);
-        if is_path(bare, shape) {
-            return Some((Class::Path, bare));
+        let path_part = without_line(core);
+        if is_path(path_part, shape) {
+            return Some((Class::Path, path_part));
         }
     }
     if core.len() > 120 || shape.has_slash {
@@ -33,17 +33,17 @@ pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Cla
 
 /// A path without its line and column: `src/main.rs:12:5`.
 fn without_line(path: &str) -> &str {
-    let mut bare = path;
-    while let Some((before, after)) = bare.rsplit_once(':') {
+    let mut path_part = path;
+    while let Some((before, after)) = path_part.rsplit_once(':') {
         if before.is_empty()
             || after.is_empty()
             || !after.bytes().all(|b| b.is_ascii_digit() || b == b'-')
         {
             break;
         }
-        bare = before;
+        path_part = before;
     }
-    bare
+    path_part
 }
 
 /// File name extensions.
@@ -64,9 +64,11 @@ fn has_ending(name: &str) -> bool {
 }
 
 fn is_path(core: &str, shape: TokenShape) -> bool {
-    let plain =
+    let is_path_char =
         |b: u8| b.is_ascii_alphanumeric() || b"/\\._-~+@$*:{}[]%=, ".contains(&b) || b >= 0x80;
-    if core.len() < 3 || !core.bytes().all(plain) || !core.bytes().any(|b| b.is_ascii_alphabetic())
+    if core.len() < 3
+        || !core.bytes().all(is_path_char)
+        || !core.bytes().any(|b| b.is_ascii_alphabetic())
     {
         return false;
     }
@@ -74,7 +76,7 @@ fn is_path(core: &str, shape: TokenShape) -> bool {
         return has_ending(core) && !core.contains(['=', '{', '[', ',']);
     }
     let rooted = ["/", "./", "../", "~/", "$HOME/"].iter().any(|root| core.starts_with(root))
-        || core.as_bytes().get(1..3).is_some_and(|mark| mark == b":\\");
+        || core.as_bytes().get(1..3).is_some_and(|drive| drive == b":\\");
     let parts = core.split(['/', '\\']).filter(|part| !part.is_empty());
     let words = parts.clone().filter(|part| part.bytes().any(|b| b.is_ascii_alphabetic())).count();
     has_ending(core)

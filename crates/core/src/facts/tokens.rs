@@ -8,11 +8,11 @@ pub(super) struct FactToken<'a> {
     /// The byte offset of `core` in the text.
     pub(super) at: usize,
     /// Whether it starts a sentence, a line or a quotation.
-    pub(super) opens: bool,
+    pub(super) opens_sentence: bool,
     /// Whether punctuation separates it from the next token.
-    pub(super) parted: bool,
+    pub(super) is_followed_by_punctuation: bool,
     /// Whether it ends a sentence.
-    pub(super) ends: bool,
+    pub(super) ends_sentence: bool,
     /// Whether it is inside backticks.
     pub(super) quoted: bool,
     /// Whether its end is truncated.
@@ -57,21 +57,23 @@ const CLOSING: [char; 24] = [
 
 /// The tokens of a text, in order.
 pub(super) fn tokens(text: &str) -> impl Iterator<Item = FactToken<'_>> {
-    let mut opens = true;
+    let mut opens_sentence = true;
     text.split_inclusive('\n').flat_map(of_line).map(move |(raw, begins_line)| {
-        let (head, core, tail) = bare(raw);
-        let ends = tail.contains(['.', '!', '?', ':', '…', '。', '！', '？']);
+        let (head, core, tail) = split_punctuation(raw);
+        let ends_sentence = tail.contains(['.', '!', '?', ':', '…', '。', '！', '？']);
         let is_cut = tail.contains('…') || core.ends_with('…');
         let token = FactToken {
             core,
             at: core.as_ptr().addr() - text.as_ptr().addr(),
-            opens: opens || begins_line || head.contains(['"', '“', '«', '(', '[']),
-            parted: !tail.is_empty(),
-            ends,
+            opens_sentence: opens_sentence
+                || begins_line
+                || head.contains(['"', '“', '«', '(', '[']),
+            is_followed_by_punctuation: !tail.is_empty(),
+            ends_sentence,
             quoted: head.ends_with('`') && tail.starts_with('`'),
             is_cut,
         };
-        opens = ends || core.is_empty() && opens;
+        opens_sentence = ends_sentence || core.is_empty() && opens_sentence;
         token
     })
 }
@@ -87,7 +89,7 @@ fn of_line(line: &str) -> impl Iterator<Item = (&str, bool)> {
 }
 
 /// Splits a token into its opening punctuation, its core and its closing punctuation.
-fn bare(raw: &str) -> (&str, &str, &str) {
+fn split_punctuation(raw: &str) -> (&str, &str, &str) {
     let is_plain = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     if is_plain(raw.as_bytes().first()) && is_plain(raw.as_bytes().last()) {
         return (&raw[..0], raw, &raw[raw.len()..]);

@@ -3,7 +3,7 @@
 /// The base form of an irregular English word; a regular word stays unchanged.
 pub(super) fn base(word: &str) -> &str {
     match FORMS.binary_search_by_key(&word, |(form, _)| form) {
-        Ok(place) => FORMS[place].1,
+        Ok(index) => FORMS[index].1,
         Err(_) => word,
     }
 }

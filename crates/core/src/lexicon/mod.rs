@@ -57,28 +57,28 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
 #[derive(Default)]
 pub struct Lexer {
     stems: Stems,
-    met: HashMap<Box<str>, Met>,
+    cached_words: HashMap<Box<str>, CachedWord>,
     /// The words of a text, concatenated, and the end of each.
     joined: String,
-    words: Vec<(usize, Met)>,
+    words: Vec<(usize, CachedWord)>,
 }
 
 /// A cached word: its data in each language.
 #[derive(Clone, Copy)]
-struct Met {
+struct CachedWord {
     ids: [TermId; 2],
     is_stop: [bool; 2],
 }
 
 impl Lexer {
     /// Maximum number of cached words.
-    const MOST: usize = 100_000;
+    const MAX_WORDS: usize = 100_000;
 
     /// An estimate of the cache's memory use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         // An average word, its table entry, and the free slots of the table.
-        96 * self.met.len()
+        96 * self.cached_words.len()
     }
 
     /// Calls `take` with each term of a text and its word, in order.
@@ -89,23 +89,24 @@ impl Lexer {
         each_run(text, |run| {
             each_word(run, |word| {
                 joined.push_str(word);
-                words.push((joined.len(), self.meet(word)));
+                words.push((joined.len(), self.cached_word(word)));
             });
             // The parts of `camelCase` names; the whole word is already included.
             parts.extend(camel_parts(run).into_iter().map(fold));
         });
-        let stops = |language: usize| words.iter().filter(|(_, met)| met.is_stop[language]).count();
+        let stops =
+            |language: usize| words.iter().filter(|(_, cached)| cached.is_stop[language]).count();
         let language = if stops(FRENCH) > stops(ENGLISH) { FRENCH } else { ENGLISH };
         let mut from = 0;
-        for (until, met) in &words {
-            if !met.is_stop[language] {
-                take(&joined[from..*until], met.ids[language]);
+        for (until, cached) in &words {
+            if !cached.is_stop[language] {
+                take(&joined[from..*until], cached.ids[language]);
             }
             from = *until;
         }
         for part in parts {
-            let met = self.meet(&part);
-            take(&part, met.ids[language]);
+            let cached = self.cached_word(&part);
+            take(&part, cached.ids[language]);
         }
         joined.clear();
         words.clear();
@@ -114,7 +115,7 @@ impl Lexer {
 
     /// The byte ranges of the words in a line that match one of these terms.
     #[must_use]
-    pub fn matches(&self, line: &str, wanted: &[TermId]) -> Vec<(usize, usize)> {
+    pub fn matches(&self, line: &str, terms: &[TermId]) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
         let mut start = None;
         for (at, c) in line.char_indices().chain([(line.len(), ' ')]) {
@@ -122,9 +123,11 @@ impl Lexer {
                 (true, None) => start = Some(at),
                 (false, Some(from)) => {
                     let word = folded(&line[from..at]);
-                    let ids =
-                        self.met.get(&*word).map_or_else(|| self.stems.of(&word), |met| met.ids);
-                    if ids.iter().any(|id| wanted.contains(id)) {
+                    let ids = self
+                        .cached_words
+                        .get(&*word)
+                        .map_or_else(|| self.stems.of(&word), |cached| cached.ids);
+                    if ids.iter().any(|id| terms.contains(id)) {
                         found.push((from, at));
                     }
                     start = None;
@@ -135,19 +138,19 @@ impl Lexer {
         found
     }
 
-    fn meet(&mut self, word: &str) -> Met {
-        if let Some(met) = self.met.get(word) {
-            return *met;
+    fn cached_word(&mut self, word: &str) -> CachedWord {
+        if let Some(cached) = self.cached_words.get(word) {
+            return *cached;
         }
-        if self.met.len() >= Self::MOST {
-            self.met.clear();
+        if self.cached_words.len() >= Self::MAX_WORDS {
+            self.cached_words.clear();
         }
-        let met = Met {
+        let cached = CachedWord {
             ids: self.stems.of(word),
             is_stop: [stop::is_english(word), stop::is_french(word)],
         };
-        self.met.insert(word.into(), met);
-        met
+        self.cached_words.insert(word.into(), cached);
+        cached
     }
 }
 
@@ -181,14 +184,14 @@ fn each_run(text: &str, mut take: impl FnMut(&str)) {
     let mut start = None;
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
-        let inside = if c.is_ascii() {
+        let is_word_char = if c.is_ascii() {
             c.is_ascii_alphanumeric() || (c == '\'' && continues(start, chars.peek()))
         } else {
             c.is_alphanumeric()
                 || (c == '’' && continues(start, chars.peek()))
                 || (start.is_some() && is_combining_mark(c))
         };
-        match (inside, start) {
+        match (is_word_char, start) {
             (true, None) => start = Some(at),
             (false, Some(from)) => {
                 take(&text[from..at]);
@@ -246,8 +249,12 @@ fn camel_parts(run: &str) -> Vec<&str> {
         return Vec::new();
     }
     let starts = std::iter::once(0).chain(cuts.iter().copied());
-    let ends = cuts.iter().copied().chain([run.len()]);
-    starts.zip(ends).map(|(from, until)| &run[from..until]).filter(|part| part.len() > 2).collect()
+    let part_ends = cuts.iter().copied().chain([run.len()]);
+    starts
+        .zip(part_ends)
+        .map(|(from, until)| &run[from..until])
+        .filter(|part| part.len() > 2)
+        .collect()
 }
 
 /// FNV-1a. It must never change, because the numbers are stored.

@@ -43,8 +43,8 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         if text.len() > Self::MAX_LEN || !text.chars().all(|c| c.is_ascii_graphic()) {
-            let why = "a cursor is a token that an earlier response returned";
-            return Err(Invalid::new(format!("cursor {text:?}"), why));
+            let reason = "a cursor is a token that an earlier response returned";
+            return Err(Invalid::new(format!("cursor {text:?}"), reason));
         }
         Ok(Self(text.to_owned()))
     }

@@ -31,16 +31,16 @@ pub trait Summarizer: Send + Sync {
 
     /// Writes a node from its request. A deterministic summarizer returns the same content for
     /// the same request.
-    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError>;
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError>;
 
     /// Like [`Summarizer::summarize`], but reserves and settles every model call with the
     /// meter.
     fn summarize_metered(
         &self,
-        brief: &SummaryRequest,
+        request: &SummaryRequest,
         _: &dyn Meter,
     ) -> Result<NodeContent, ProviderError> {
-        self.summarize(brief)
+        self.summarize(request)
     }
 }
 
@@ -48,11 +48,11 @@ pub trait Summarizer: Send + Sync {
 pub trait Meter: Send + Sync {
     /// Reserves the maximum that a call can use, or returns the reason why the call is not
     /// allowed.
-    fn reserve_usage(&self, model: &str, most: Usage) -> Result<Reservation, ProviderError>;
+    fn reserve_usage(&self, model: &str, max_usage: Usage) -> Result<Reservation, ProviderError>;
 
     /// Replaces a reservation with the actual usage, and records the redactions made before the
     /// request left the machine.
-    fn settle(&self, booking: Reservation, took: Usage, redacted: &Redactions);
+    fn settle(&self, reservation: Reservation, usage: Usage, redacted: &Redactions);
 }
 
 /// A chat model.
@@ -66,12 +66,12 @@ pub trait ChatModel: Send + Sync {
     /// Returns the complete reply.
     fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError>;
 
-    /// Streams the reply to `hear` and returns it complete at the end. A stream that breaks off
+    /// Streams the reply to `on_text` and returns it complete at the end. A stream that breaks off
     /// is an error, even if part of the reply arrived.
     fn stream(
         &self,
         request: &ChatRequest,
-        hear: &mut dyn FnMut(&str),
+        on_text: &mut dyn FnMut(&str),
     ) -> Result<ChatReply, ProviderError>;
 }
 

@@ -169,7 +169,7 @@ impl JobFilter {
         Self {
             conversation: Some(job.conversation),
             heights: Some((height, height)),
-            only: Some((job.kind.place(), job.id)),
+            only: Some((job.kind.position(), job.id)),
             ..Self::all(1)
         }
     }

@@ -46,7 +46,7 @@ const NO_VALUES: [&str; 18] = [
 /// Finds the assigned values that are secrets.
 pub(super) fn values(text: &str) -> Vec<Find> {
     let bytes = text.as_bytes();
-    let mut finds = Vec::new();
+    let mut findings = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         if !is_name(bytes[at]) {
@@ -57,7 +57,7 @@ pub(super) fn values(text: &str) -> Vec<Find> {
         while at < bytes.len() && is_name(bytes[at]) {
             at += 1;
         }
-        let name = plain(&text[start..at]);
+        let name = normalized(&text[start..at]);
         let is_password = PASSWORDS.iter().any(|part| name.contains(part));
         if !is_password && !SECRETS.iter().any(|part| name.contains(part)) {
             continue;
@@ -72,10 +72,10 @@ pub(super) fn values(text: &str) -> Vec<Find> {
         if is_secret && !is_placeholder(words) {
             at = value.span.end;
             let secret = if is_password { Secret::Password } else { Secret::Assigned };
-            finds.push((value.span, secret));
+            findings.push((value.span, secret));
         }
     }
-    finds
+    findings
 }
 
 fn is_name(byte: u8) -> bool {
@@ -83,7 +83,7 @@ fn is_name(byte: u8) -> bool {
 }
 
 /// A name in lower case, without separators.
-fn plain(name: &str) -> String {
+fn normalized(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
@@ -111,11 +111,11 @@ fn value_after(text: &str, name_end: usize, is_flag: bool) -> Option<Value> {
     let quote = text[start..].chars().next()?;
     let is_quoted = "\"'`".contains(quote);
     let start = if is_quoted { start + 1 } else { before_value };
-    let ends = |c: char| match is_quoted {
+    let is_end = |c: char| match is_quoted {
         true => c == quote || c == '\n' || c == '\\',
         false => c.is_whitespace() || ",;\"'`)}]<>&|\\".contains(c),
     };
-    let length = text[start..].find(ends).unwrap_or(text.len() - start);
+    let length = text[start..].find(is_end).unwrap_or(text.len() - start);
     let is_tight = sign == Some("=") && before_value == name_end + 1;
     (length > 0).then_some(Value { span: start..start + length, is_quoted, is_tight })
 }
@@ -138,7 +138,7 @@ fn is_password_value(words: &str, value: &Value) -> bool {
 
 /// Whether a value is long and random.
 fn is_random(words: &str) -> bool {
-    const LEAST: usize = 12;
+    const MIN_LENGTH: usize = 12;
     let letters = words.bytes().filter(u8::is_ascii_alphabetic).count();
     let digits = words.bytes().filter(u8::is_ascii_digit).count();
     let is_plain =
@@ -146,7 +146,7 @@ fn is_random(words: &str) -> bool {
     let mixed = words.bytes().any(|byte| byte.is_ascii_uppercase())
         && words.bytes().any(|byte| byte.is_ascii_lowercase());
     is_plain
-        && words.len() >= LEAST
+        && words.len() >= MIN_LENGTH
         && letters >= 3
         && (digits >= 2 || (mixed && words.len() >= 20))
         && entropy(words) >= 3.0

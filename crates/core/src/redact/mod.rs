@@ -83,18 +83,18 @@ type Find = (Range<usize>, Secret);
 /// Redacts the secrets of a text and counts them. Borrowed if there are none.
 #[must_use]
 pub fn redact(text: &str) -> (Cow<'_, str>, Redactions) {
-    let mut finds = private_keys(text);
-    finds.extend(vendor::keys(text));
-    finds.extend(addresses(text));
-    finds.extend(assignment::values(text));
-    if finds.is_empty() {
+    let mut findings = private_keys(text);
+    findings.extend(vendor::keys(text));
+    findings.extend(addresses(text));
+    findings.extend(assignment::values(text));
+    if findings.is_empty() {
         return (Cow::Borrowed(text), Redactions::default());
     }
-    finds.sort_by_key(|(span, secret)| (span.start, std::cmp::Reverse(span.end), *secret));
+    findings.sort_by_key(|(span, secret)| (span.start, std::cmp::Reverse(span.end), *secret));
     let mut redacted = String::with_capacity(text.len());
     let mut redactions = Redactions::default();
     let mut end = 0;
-    for (span, secret) in finds {
+    for (span, secret) in findings {
         if span.end <= end {
             continue;
         }
@@ -117,29 +117,29 @@ const END: &str = "-----END ";
 
 /// Private keys in PEM blocks, including blocks truncated at either end.
 fn private_keys(text: &str) -> Vec<Find> {
-    let mut finds: Vec<Find> = Vec::new();
+    let mut findings: Vec<Find> = Vec::new();
     for (start, _) in text.match_indices(BEGIN) {
         let Some(header) = header_end(text, start + BEGIN.len()) else { continue };
-        if finds.last().is_some_and(|(span, _)| start < span.end) {
+        if findings.last().is_some_and(|(span, _)| start < span.end) {
             continue;
         }
         let footer = text[header..].find(END).map(|at| header + at);
-        let whole = footer.and_then(|footer| header_end(text, footer + END.len()));
-        let end = whole.unwrap_or_else(|| header + key_material(&text[header..]));
-        finds.push((start..end, Secret::PrivateKey));
+        let footer_end = footer.and_then(|footer| header_end(text, footer + END.len()));
+        let end = footer_end.unwrap_or_else(|| header + key_material(&text[header..]));
+        findings.push((start..end, Secret::PrivateKey));
     }
     for (footer, _) in text.match_indices(END) {
         let Some(end) = header_end(text, footer + END.len()) else { continue };
-        if finds.iter().any(|(span, _)| span.contains(&footer)) {
+        if findings.iter().any(|(span, _)| span.contains(&footer)) {
             continue;
         }
         let words = text[..footer].split_inclusive(char::is_whitespace).rev();
         let material: usize = words.take_while(|word| is_key_material(word)).map(str::len).sum();
         if material > 0 {
-            finds.push((footer - material..end, Secret::PrivateKey));
+            findings.push((footer - material..end, Secret::PrivateKey));
         }
     }
-    finds
+    findings
 }
 
 /// The end of the PEM header whose label starts at `label`; `None` if it is not a private key.
@@ -176,7 +176,7 @@ fn is_base64(word: &str) -> bool {
 
 /// Passwords in URLs: `scheme://user:password@host`.
 fn addresses(text: &str) -> Vec<Find> {
-    let mut finds = Vec::new();
+    let mut findings = Vec::new();
     for (at, _) in text.match_indices("://") {
         let start = at + 3;
         let authority =
@@ -187,10 +187,10 @@ fn addresses(text: &str) -> Vec<Find> {
         let Some((name, password)) = user.split_once(':') else { continue };
         let from = start + name.len() + 1;
         if !password.is_empty() && !assignment::is_placeholder(password) {
-            finds.push((from..from + password.len(), Secret::Password));
+            findings.push((from..from + password.len(), Secret::Password));
         }
     }
-    finds
+    findings
 }
 
 /// The Shannon entropy in bits per character: above three for random text, below for most
@@ -199,8 +199,12 @@ fn entropy(text: &str) -> f64 {
     let mut counts = [0_u32; 256];
     text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
     let total = text.len() as f64;
-    let share = |count: &u32| f64::from(*count) / total;
-    counts.iter().filter(|count| **count > 0).map(|count| -share(count) * share(count).log2()).sum()
+    let probability = |count: &u32| f64::from(*count) / total;
+    counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| -probability(count) * probability(count).log2())
+        .sum()
 }
 
 #[cfg(test)]

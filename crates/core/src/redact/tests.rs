@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Checks that the secret is redacted and that redaction is idempotent.
-fn gone(text: &str, secret: &str) {
+fn assert_redacted(text: &str, secret: &str) {
     let (redacted, redactions) = redact(text);
     assert!(!redacted.contains(secret), "{redacted}");
     assert!(redactions.count() >= 1, "{text}");
@@ -20,37 +20,40 @@ fn stays(text: &str) {
 
 #[test]
 fn secrets_go() {
-    gone("Use sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x please.", "Ab3dEf6hIj9lMn2pQr5tUv8x");
-    gone("key sk-ant-api03-x7Kd92mQpL-44vbTTyz01_aa.", "x7Kd92mQpL");
-    gone("aws_access_key_id = AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE");
-    gone("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzQ4kEy12", "wJalrXUtnFEMI");
-    gone("token ghp_16C7e42F292c6912E7710c838347Ae178B4a in CI", "ghp_16C7");
-    gone("curl -H 'Authorization: Bearer abc123def456ghi789'", "abc123def456ghi789");
-    gone(
+    assert_redacted("Use sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x please.", "Ab3dEf6hIj9lMn2pQr5tUv8x");
+    assert_redacted("key sk-ant-api03-x7Kd92mQpL-44vbTTyz01_aa.", "x7Kd92mQpL");
+    assert_redacted("aws_access_key_id = AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE");
+    assert_redacted(
+        "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzQ4kEy12",
+        "wJalrXUtnFEMI",
+    );
+    assert_redacted("token ghp_16C7e42F292c6912E7710c838347Ae178B4a in CI", "ghp_16C7");
+    assert_redacted("curl -H 'Authorization: Bearer abc123def456ghi789'", "abc123def456ghi789");
+    assert_redacted(
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N",
         "dozjgNryP4J3jVmNHl0w5N",
     );
-    gone("postgres://ana:s3cr3t!pw@db.local:5432/tides", "s3cr3t!pw");
-    gone("redis://:hunter2@cache:6379", "hunter2");
-    gone("Server=db;User Id=ana;Password=correcthorse;", "correcthorse");
-    gone("export DB_PASSWORD=tr0ub4dor", "tr0ub4dor");
-    gone("{\"api_key\": \"9f8a7b6c5d4e3f2a1b0c\"}", "9f8a7b6c5d4e3f2a1b0c");
-    gone(r#"{\"client_secret\": \"Zk3-99aLwqP2_xx81Tt\"}"#, "Zk3-99aLwqP2_xx81Tt");
-    gone("deploy --token 8s7df6g5h4j3k2l1 --dry-run", "8s7df6g5h4j3k2l1");
-    gone("password: 'naïve café'.replace; passwd: \"geheim\"", "geheim");
+    assert_redacted("postgres://ana:s3cr3t!pw@db.local:5432/tides", "s3cr3t!pw");
+    assert_redacted("redis://:hunter2@cache:6379", "hunter2");
+    assert_redacted("Server=db;User Id=ana;Password=correcthorse;", "correcthorse");
+    assert_redacted("export DB_PASSWORD=tr0ub4dor", "tr0ub4dor");
+    assert_redacted("{\"api_key\": \"9f8a7b6c5d4e3f2a1b0c\"}", "9f8a7b6c5d4e3f2a1b0c");
+    assert_redacted(r#"{\"client_secret\": \"Zk3-99aLwqP2_xx81Tt\"}"#, "Zk3-99aLwqP2_xx81Tt");
+    assert_redacted("deploy --token 8s7df6g5h4j3k2l1 --dry-run", "8s7df6g5h4j3k2l1");
+    assert_redacted("password: 'naïve café'.replace; passwd: \"geheim\"", "geheim");
 }
 
 #[test]
 fn private_keys_go_whole_or_cut() {
     let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\nVJTUt9Us8cKjMzEfYyjiWA4R4";
-    let whole = format!(
+    let private_key = format!(
         "Here:\n-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nDone."
     );
-    let (redacted, _) = redact(&whole);
+    let (redacted, _) = redact(&private_key);
     assert_eq!(redacted, "Here:\n[redacted private key]\nDone.");
-    gone(&format!("-----BEGIN PRIVATE KEY-----\n{body}\nVJT"), "VJT");
-    gone(&format!("{body}\n-----END PRIVATE KEY-----\nmore words"), "VJTUt9Us8cKj");
-    gone(
+    assert_redacted(&format!("-----BEGIN PRIVATE KEY-----\n{body}\nVJT"), "VJT");
+    assert_redacted(&format!("{body}\n-----END PRIVATE KEY-----\nmore words"), "VJTUt9Us8cKj");
+    assert_redacted(
         &format!("-----BEGIN OPENSSH PRIVATE KEY-----\\n{}", body.replace('\n', "\\n")),
         "VJTUt9Us8cKj",
     );
@@ -127,8 +130,8 @@ proptest! {
         after in "( [a-zé ,.\n]{0,40})?",
         planted in proptest::collection::vec(planted(), 1..4),
     ) {
-        let places: Vec<&str> = planted.iter().map(|(place, _)| place.as_str()).collect();
-        let text = format!("{before}{}{after}", places.join(" \n"));
+        let planted_texts: Vec<&str> = planted.iter().map(|(planted, _)| planted.as_str()).collect();
+        let text = format!("{before}{}{after}", planted_texts.join(" \n"));
         let (redacted, redactions) = redact(&text);
         for (_, secret) in &planted {
             prop_assert!(!redacted.contains(secret.as_str()), "{} in {}", secret, redacted);

@@ -6,13 +6,13 @@ use super::{Find, Secret};
 struct KeyFormat {
     prefix: &'static str,
     /// The minimum number of characters after the prefix.
-    least: usize,
+    min_length: usize,
     /// Characters allowed besides letters and digits.
     also: &'static str,
 }
 
-const fn shape(prefix: &'static str, least: usize, also: &'static str) -> KeyFormat {
-    KeyFormat { prefix, least, also }
+const fn shape(prefix: &'static str, min_length: usize, also: &'static str) -> KeyFormat {
+    KeyFormat { prefix, min_length, also }
 }
 
 /// The key formats, as the vendors document them.
@@ -72,7 +72,7 @@ const KEY_FORMATS: [KeyFormat; 50] = [
 /// Vendors' keys, JSON Web Tokens, and tokens after `Bearer` or `Basic`.
 pub(super) fn keys(text: &str) -> Vec<Find> {
     let bytes = text.as_bytes();
-    let mut finds = Vec::new();
+    let mut findings = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let starts_word = at == 0 || !is_word(bytes[at - 1]);
@@ -82,13 +82,13 @@ pub(super) fn keys(text: &str) -> Vec<Find> {
             && bytes[at].is_ascii_alphabetic()
             && let Some((length, secret)) = key_at(bytes, at)
         {
-            finds.push((at..at + length, secret));
+            findings.push((at..at + length, secret));
             at += length;
         }
         at += 1;
     }
-    finds.extend(presented(text));
-    finds
+    findings.extend(presented(text));
+    findings
 }
 
 fn is_word(byte: u8) -> bool {
@@ -103,7 +103,7 @@ fn key_at(bytes: &[u8], at: usize) -> Option<(usize, Secret)> {
     KEY_FORMATS.iter().find_map(|shape| {
         let body = rest.strip_prefix(shape.prefix.as_bytes())?;
         let length = run(body, shape.also);
-        let is_key = length >= shape.least && looks_random(&body[..length]);
+        let is_key = length >= shape.min_length && looks_random(&body[..length]);
         is_key.then_some((shape.prefix.len() + length, Secret::ApiKey))
     })
 }
@@ -134,9 +134,9 @@ fn json_token(bytes: &[u8]) -> Option<usize> {
 
 /// Tokens after `Bearer`, and after `Basic` in an `Authorization` header.
 fn presented(text: &str) -> Vec<Find> {
-    const LEAST: usize = 16;
+    const MIN_LENGTH: usize = 16;
     let lower = text.to_ascii_lowercase();
-    let mut finds = Vec::new();
+    let mut findings = Vec::new();
     for word in ["bearer ", "basic "] {
         for (at, _) in lower.match_indices(word) {
             let start = at + word.len();
@@ -144,10 +144,10 @@ fn presented(text: &str) -> Vec<Find> {
             let token = &text.as_bytes()[start..start + length];
             let before = &lower.as_bytes()[at.saturating_sub(20)..at];
             let in_header = before.windows(13).any(|window| window == b"authorization");
-            if length >= LEAST && looks_random(token) && (word == "bearer " || in_header) {
-                finds.push((start..start + length, Secret::Token));
+            if length >= MIN_LENGTH && looks_random(token) && (word == "bearer " || in_header) {
+                findings.push((start..start + length, Secret::Token));
             }
         }
     }
-    finds
+    findings
 }

@@ -127,7 +127,7 @@ pub struct OpenWindow {
     /// The start; `None` while the window is empty.
     from: Option<TextPosition>,
     /// Finished exchanges. The latest are separate runs if `keep_recent_turns` is set.
-    whole: Vec<MessageRun>,
+    finished: Vec<MessageRun>,
     /// The exchange in progress.
     current: Option<MessageRun>,
     /// The turn in progress; `None` between turns.
@@ -173,13 +173,13 @@ impl OpenWindow {
     /// The totals of the window; `None` while it is empty.
     #[must_use]
     pub fn holds(&self) -> Option<MessageRun> {
-        let whole = joined(&self.whole);
-        match (whole, &self.current) {
+        let finished = joined(&self.finished);
+        match (finished, &self.current) {
             (Some(mut all), Some(current)) => {
                 all.join(current);
                 Some(all)
             }
-            (whole, current) => whole.or(*current),
+            (finished, current) => finished.or(*current),
         }
     }
 
@@ -192,9 +192,11 @@ impl OpenWindow {
         self.notice_silence(piece, policy, &mut seals);
         self.turn = Some(piece.turn);
         match policy.window_chars {
-            Some(size) if policy.bounds_windows() => self.place(piece, size, policy, &mut seals),
-            Some(size) if piece.open_chars() > policy.most(size) => {
-                self.seal_whole_above(policy.least(size), piece, &mut seals);
+            Some(size) if policy.bounds_windows() => {
+                self.add_bounded(piece, size, policy, &mut seals);
+            }
+            Some(size) if piece.open_chars() > policy.upper_bound(size) => {
+                self.seal_whole_above(policy.lower_bound(size), piece, &mut seals);
                 self.slice(piece, size, policy, &mut seals);
             }
             _ => {
@@ -226,14 +228,14 @@ impl OpenWindow {
             return None;
         }
         self.answered = false;
-        self.whole.extend(self.current.take());
+        self.finished.extend(self.current.take());
         let keep = policy.keep_recent_turns as usize;
-        while self.whole.len() > keep + 1 {
-            let second = self.whole.remove(1);
-            self.whole[0].join(&second);
+        while self.finished.len() > keep + 1 {
+            let second = self.finished.remove(1);
+            self.finished[0].join(&second);
         }
         let reason = self.due(policy)?;
-        let by = MessageIdx(joined(&self.whole)?.until.idx.0.saturating_sub(1));
+        let by = MessageIdx(joined(&self.finished)?.until.idx.0.saturating_sub(1));
         self.seal_due(reason, by, policy)
     }
 
@@ -281,26 +283,26 @@ impl OpenWindow {
 
     /// Adds a message to a window with a target size. The exchange in progress starts a new
     /// window if it does not fit, and is divided if it is larger than a window by itself.
-    fn place(
+    fn add_bounded(
         &mut self,
         piece: &WindowMessage<'_>,
         size: u32,
         policy: &WindowPolicy,
         seals: &mut Vec<SealedWindow>,
     ) {
-        let (least, most) = (policy.least(size), policy.most(size));
+        let (lower_bound, upper_bound) = (policy.lower_bound(size), policy.upper_bound(size));
         let chars = piece.open_chars();
-        let whole = joined(&self.whole).map_or(0, |whole| whole.chars);
+        let finished = joined(&self.finished).map_or(0, |finished| finished.chars);
         let current = self.current.map_or(0, |current| current.chars);
         let exchange = current.saturating_add(chars);
-        if whole.saturating_add(exchange.min(most)) > most {
-            self.seal_whole_above(least, piece, seals);
+        if finished.saturating_add(exchange.min(upper_bound)) > upper_bound {
+            self.seal_whole_above(lower_bound, piece, seals);
         }
-        if exchange <= most {
+        if exchange <= upper_bound {
             self.add(piece, piece.skip, piece.chars);
-        } else if chars <= most {
-            let held = self.chars();
-            if held.saturating_add(chars) > most && held >= least {
+        } else if chars <= upper_bound {
+            let chars_held = self.chars();
+            if chars_held.saturating_add(chars) > upper_bound && chars_held >= lower_bound {
                 seals.extend(self.seal_all(SealReason::Divided, piece.idx));
             }
             self.add(piece, piece.skip, piece.chars);
@@ -318,14 +320,14 @@ impl OpenWindow {
         policy: &WindowPolicy,
         seals: &mut Vec<SealedWindow>,
     ) {
-        if self.chars() >= policy.least(size) {
+        if self.chars() >= policy.lower_bound(size) {
             seals.extend(self.seal_all(SealReason::Divided, piece.idx));
         }
         let mut text = Slicer::new(piece.text);
         let mut from = piece.skip;
-        while (piece.chars - from).saturating_add(self.chars()) > policy.most(size) {
-            let room = size.saturating_sub(self.chars()).max(1);
-            let until = text.cut(from, room).min(piece.chars);
+        while (piece.chars - from).saturating_add(self.chars()) > policy.upper_bound(size) {
+            let remaining = size.saturating_sub(self.chars()).max(1);
+            let until = text.cut(from, remaining).min(piece.chars);
             self.add(piece, from, until);
             seals.extend(self.seal_all(SealReason::Oversized, piece.idx));
             from = until;
@@ -339,11 +341,11 @@ impl OpenWindow {
     /// size of a window.
     fn seal_whole_above(
         &mut self,
-        least: u32,
+        lower_bound: u32,
         piece: &WindowMessage<'_>,
         seals: &mut Vec<SealedWindow>,
     ) {
-        if joined(&self.whole).is_some_and(|whole| whole.chars >= least) {
+        if joined(&self.finished).is_some_and(|finished| finished.chars >= lower_bound) {
             seals.extend(self.seal_whole(SealReason::NextDoesNotFit, piece.idx));
         }
     }
@@ -351,20 +353,20 @@ impl OpenWindow {
     /// Why the window seals at the end of an exchange, if it does.
     fn due(&self, policy: &WindowPolicy) -> Option<SealReason> {
         let all = self.holds()?;
-        let sealable = self.whole.len().saturating_sub(policy.keep_recent_turns as usize);
-        let sealable = joined(&self.whole[..sealable]).map_or(0, |sealable| sealable.chars);
-        let reached = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit);
+        let sealable = self.finished.len().saturating_sub(policy.keep_recent_turns as usize);
+        let sealable = joined(&self.finished[..sealable]).map_or(0, |sealable| sealable.chars);
+        let is_reached = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit);
         let open_for = all.last_at.as_micros().saturating_sub(all.first_at.as_micros());
         let old = |age: u64| {
             u64::try_from(open_for).is_ok_and(|open_for| open_for >= age.saturating_mul(1000))
         };
         Some(match () {
-            () if policy.by_size() && reached(policy.window_chars, sealable) => SealReason::Full,
+            () if policy.by_size() && is_reached(policy.window_chars, sealable) => SealReason::Full,
             () if self.silent => SealReason::Silence,
-            () if reached(policy.messages, all.messages) => SealReason::Messages,
-            () if reached(policy.tokens, all.tokens) => SealReason::Tokens,
-            () if reached(policy.turns, all.turns) => SealReason::Turns,
-            () if reached(policy.chars, all.chars) => SealReason::Chars,
+            () if is_reached(policy.messages, all.messages) => SealReason::Messages,
+            () if is_reached(policy.tokens, all.tokens) => SealReason::Tokens,
+            () if is_reached(policy.turns, all.turns) => SealReason::Turns,
+            () if is_reached(policy.chars, all.chars) => SealReason::Chars,
             () if policy.age_ms.is_some_and(old) => SealReason::Age,
             () => return None,
         })
@@ -373,10 +375,11 @@ impl OpenWindow {
     /// Whether the exchange in progress exceeds a limit by more than the wiggle.
     fn current_is_over_a_limit(&self, policy: &WindowPolicy) -> bool {
         self.current.is_some_and(|current| {
-            let over = |limit: Option<u32>, is: u32| limit.is_some_and(|it| is > policy.most(it));
-            over(policy.messages, current.messages)
-                || over(policy.tokens, current.tokens)
-                || over(policy.chars, current.chars)
+            let exceeds =
+                |limit: Option<u32>, is: u32| limit.is_some_and(|it| is > policy.upper_bound(it));
+            exceeds(policy.messages, current.messages)
+                || exceeds(policy.tokens, current.tokens)
+                || exceeds(policy.chars, current.chars)
         })
     }
 
@@ -403,16 +406,16 @@ impl OpenWindow {
             return None;
         }
         let keep = policy.keep_recent_turns as usize;
-        self.seal_first(self.whole.len().saturating_sub(keep), reason, by)
+        self.seal_first(self.finished.len().saturating_sub(keep), reason, by)
     }
 
     fn seal_all(&mut self, reason: SealReason, by: MessageIdx) -> Option<SealedWindow> {
-        self.whole.extend(self.current.take());
+        self.finished.extend(self.current.take());
         self.seal_whole(reason, by)
     }
 
     fn seal_whole(&mut self, reason: SealReason, by: MessageIdx) -> Option<SealedWindow> {
-        self.seal_first(self.whole.len(), reason, by)
+        self.seal_first(self.finished.len(), reason, by)
     }
 
     /// Seals the first of the finished exchanges; the rest stays open.
@@ -422,11 +425,11 @@ impl OpenWindow {
         reason: SealReason,
         by: MessageIdx,
     ) -> Option<SealedWindow> {
-        let rest = self.whole.split_off(exchanges);
-        let sealed = std::mem::replace(&mut self.whole, rest);
+        let rest = self.finished.split_off(exchanges);
+        let sealed = std::mem::replace(&mut self.finished, rest);
         let message_run = joined(&sealed)?;
         let (from, until) = (self.from?, message_run.until);
-        self.from = (!self.whole.is_empty() || self.current.is_some()).then_some(until);
+        self.from = (!self.finished.is_empty() || self.current.is_some()).then_some(until);
         self.silent = false;
         Some(SealedWindow { from, until, message_run, reason, by })
     }
@@ -435,14 +438,14 @@ impl OpenWindow {
 impl WindowPolicy {
     /// The maximum size of a window with this target size.
     #[must_use]
-    pub fn most(&self, size: u32) -> u32 {
+    pub fn upper_bound(&self, size: u32) -> u32 {
         (f64::from(size) * f64::from(1.0 + self.wiggle)) as u32
     }
 
     /// The minimum size of a window with this target size, unless something other than size
     /// seals it.
     #[must_use]
-    pub fn least(&self, size: u32) -> u32 {
+    pub fn lower_bound(&self, size: u32) -> u32 {
         size - (f64::from(size) * f64::from(self.wiggle)) as u32
     }
 

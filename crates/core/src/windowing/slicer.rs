@@ -15,23 +15,24 @@ impl<'a> Slicer<'a> {
         Self { text, chars: 0, bytes: 0 }
     }
 
-    /// The end of a slice that starts at character `from` and has at most `room` characters.
+    /// The end of a slice that starts at character `from` and has at most `max_chars` characters.
     /// Prefers the end of a line or a word near the limit, and never splits a grapheme cluster
     /// unless the cluster alone exceeds the limit.
-    pub(super) fn cut(&mut self, from: u32, room: u32) -> u32 {
+    pub(super) fn cut(&mut self, from: u32, max_chars: u32) -> u32 {
         self.advance_to(from);
         let rest = &self.text[self.bytes..];
-        let end = rest.char_indices().nth(room as usize).map_or(rest.len(), |(at, _)| at);
+        let end = rest.char_indices().nth(max_chars as usize).map_or(rest.len(), |(at, _)| at);
         if end == rest.len() {
             return from.saturating_add(crate::text::chars(rest));
         }
         // Search only the last tenth of the slice for a line or word end.
-        let search = rest.char_indices().nth((room - room / 10) as usize).map_or(0, |(at, _)| at);
+        let search =
+            rest.char_indices().nth((max_chars - max_chars / 10) as usize).map_or(0, |(at, _)| at);
         let slice = rest.get(search..end).unwrap_or_default();
         let after = |found: Option<usize>| found.map(|at| search + at + 1);
-        let good = after(slice.rfind('\n')).or_else(|| after(slice.rfind(' '))).unwrap_or(end);
-        let whole = self.whole_character(self.bytes + good);
-        let end = if whole > self.bytes { whole } else { self.bytes + end };
+        let boundary = after(slice.rfind('\n')).or_else(|| after(slice.rfind(' '))).unwrap_or(end);
+        let char_boundary = self.whole_character(self.bytes + boundary);
+        let end = if char_boundary > self.bytes { char_boundary } else { self.bytes + end };
         from.saturating_add(crate::text::chars(&self.text[self.bytes..end])).max(from + 1)
     }
 

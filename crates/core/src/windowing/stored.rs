@@ -22,9 +22,9 @@ const OUTDATED: u8 = 4;
 
 impl From<StoredWindow> for OpenWindow {
     fn from(stored: StoredWindow) -> Self {
-        let (from, whole, current, turn, flags) = match stored {
-            StoredWindow::Current(from, whole, current, turn, flags) => {
-                (from, whole, current, turn, flags)
+        let (from, finished, current, turn, flags) = match stored {
+            StoredWindow::Current(from, finished, current, turn, flags) => {
+                (from, finished, current, turn, flags)
             }
             StoredWindow::Outdated(from, answered, waiting, _) => {
                 // An empty window holds nothing that would have to be folded again.
@@ -34,7 +34,7 @@ impl From<StoredWindow> for OpenWindow {
         };
         Self {
             from: from.map(|(idx, offset)| TextPosition { idx: MessageIdx(idx), offset }),
-            whole,
+            finished,
             current,
             turn: turn.map(TurnNo),
             answered: flags & ANSWERED != 0,
@@ -50,6 +50,6 @@ impl From<OpenWindow> for StoredWindow {
         let flags =
             flag(it.answered, ANSWERED) | flag(it.silent, SILENT) | flag(it.outdated, OUTDATED);
         let from = it.from.map(|from| (from.idx.0, from.offset));
-        Self::Current(from, it.whole, it.current, it.turn.map(|turn| turn.0), flags)
+        Self::Current(from, it.finished, it.current, it.turn.map(|turn| turn.0), flags)
     }
 }

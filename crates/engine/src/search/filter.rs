@@ -25,7 +25,7 @@ pub(super) struct Filter {
 /// A set of conversations of an index, by position.
 #[derive(Debug)]
 pub(super) struct ConversationSet {
-    places: Vec<u32>,
+    indexes: Vec<u32>,
     /// Membership, by conversation.
     is_in: Vec<bool>,
     /// The range that contains the numbers of all their items.
@@ -33,21 +33,21 @@ pub(super) struct ConversationSet {
 }
 
 impl ConversationSet {
-    fn of(index: &ItemIndex, mut places: Vec<u32>) -> Self {
-        places.sort_unstable();
-        places.dedup();
+    fn of(index: &ItemIndex, mut indexes: Vec<u32>) -> Self {
+        indexes.sort_unstable();
+        indexes.dedup();
         let mut is_in = vec![false; index.conversations.len()];
-        places.iter().for_each(|place| is_in[*place as usize] = true);
-        let ranges = places.iter().map(|place| index.conversations[*place as usize].range());
+        indexes.iter().for_each(|position| is_in[*position as usize] = true);
+        let ranges = indexes.iter().map(|position| index.conversations[*position as usize].range());
         let range = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
-        Self { places, is_in, range }
+        Self { indexes, is_in, range }
     }
 
     pub(super) fn entries<'a>(
         &'a self,
         index: &'a ItemIndex,
     ) -> impl Iterator<Item = &'a ConversationEntry> {
-        self.places.iter().map(|place| &index.conversations[*place as usize])
+        self.indexes.iter().map(|position| &index.conversations[*position as usize])
     }
 }
 
@@ -69,20 +69,21 @@ impl Filter {
 
     pub(super) fn of(index: &ItemIndex, query: &ItemFilter) -> Self {
         let mut filter = Self { matches_nothing: false, ..Self::none() };
-        if let Some(wanted) = &query.conversations {
-            let places: Vec<u32> = wanted.iter().filter_map(|id| index.entry_index(*id)).collect();
-            filter.matches_nothing |= places.is_empty();
-            filter.conversations = Some(ConversationSet::of(index, places));
+        if let Some(ids) = &query.conversations {
+            let indexes: Vec<u32> = ids.iter().filter_map(|id| index.entry_index(*id)).collect();
+            filter.matches_nothing |= indexes.is_empty();
+            filter.conversations = Some(ConversationSet::of(index, indexes));
         }
         if let Some(thread) = &query.thread {
-            let place = index.threads.iter().position(|other| other == thread);
-            filter.matches_nothing |= place.is_none();
-            filter.thread = place.map(|place| place as u16);
+            let position = index.threads.iter().position(|other| other == thread);
+            filter.matches_nothing |= position.is_none();
+            filter.thread = position.map(|position| position as u16);
         }
         if let Some(author) = &query.author {
-            let place = index.authors.iter().position(|other| other.eq_ignore_ascii_case(author));
-            filter.matches_nothing |= place.is_none();
-            filter.author = place.map(|place| place as u16);
+            let position =
+                index.authors.iter().position(|other| other.eq_ignore_ascii_case(author));
+            filter.matches_nothing |= position.is_none();
+            filter.author = position.map(|position| position as u16);
         }
         filter.role = query.role.map(role_code);
         filter.levels.clone_from(&query.levels);

@@ -40,7 +40,7 @@ pub(super) struct IndexedItem {
     /// The level-1 node that covers it; the item itself if there is none.
     pub(super) cover: u32,
     /// The offset of its middle in its thread, in characters.
-    pub(super) middle: f32,
+    pub(super) mid_char: f32,
     pub(super) chars: u32,
     /// The position of a tool call in its turn.
     pub(super) order: u16,
@@ -76,7 +76,7 @@ pub(super) struct ConversationEntry {
     pub(super) session_count: u32,
     pub(super) authors: Vec<u16>,
     /// For each thread its last item and its length in characters.
-    ends: Vec<(u16, u32, f64)>,
+    thread_ends: Vec<(u16, u32, f64)>,
 }
 
 impl ConversationEntry {
@@ -113,7 +113,7 @@ pub(super) struct ItemIndex {
     side_threads: HashMap<NodeId, Vec<u16>>,
     /// The current version of replaceable items, by conversation, level (0 for tool calls),
     /// number and order.
-    standing: HashMap<(u32, u8, u32, u16), u32>,
+    current_items: HashMap<(u32, u8, u32, u16), u32>,
     /// The number of messages, and the sum of their vectors.
     pub(super) messages: u32,
     pub(super) sum: Vec<f32>,
@@ -147,7 +147,7 @@ impl ItemIndex {
             threads: Vec::new(),
             extents: HashMap::new(),
             side_threads: HashMap::new(),
-            standing: HashMap::new(),
+            current_items: HashMap::new(),
             messages: 0,
             sum: vec![0.0; dims],
             pending_embeddings: HashMap::new(),
@@ -171,7 +171,7 @@ impl ItemIndex {
             + self.vectors.bytes()
             + self.postings.bytes()
             + self.conversations.iter().map(entry).sum::<usize>()
-            + self.standing.len() * 40
+            + self.current_items.len() * 40
             + self.extents.len() * (size_of::<NodeExtent>() + 8)
             + self.side_threads.len() * 96
             + self.pending_embeddings.len() * 72
@@ -208,7 +208,7 @@ impl ItemIndex {
 
     /// Adds a message. The messages of a conversation arrive in order.
     fn add_message(&mut self, id: ConversationId, message: &Message, embedding: ItemEmbedding) {
-        let place = self.place_of(id);
+        let conversation_index = self.conversation_index_of(id);
         let body = &message.body;
         let text = head(&body.text);
         let (author, thread) = (self.author(body.author.as_deref()), self.thread(&message.thread));
@@ -223,8 +223,8 @@ impl ItemIndex {
         if is_question(text) {
             flags |= FLAG_QUESTION;
         }
-        let entry = &mut self.conversations[place as usize];
-        let end = entry.ends.iter_mut().find(|(of, ..)| *of == thread);
+        let entry = &mut self.conversations[conversation_index as usize];
+        let end = entry.thread_ends.iter_mut().find(|(of, ..)| *of == thread);
         let (before, start) = match &end {
             Some((_, last, chars)) => (*last, *chars),
             None => (number, 0.0),
@@ -232,24 +232,24 @@ impl ItemIndex {
         let chars = f64::from(message.chars);
         match end {
             Some(end) => *end = (thread, number, start + chars),
-            None => entry.ends.push((thread, number, chars)),
+            None => entry.thread_ends.push((thread, number, chars)),
         }
         entry.items.push(number);
         if !entry.authors.contains(&author) {
             entry.authors.push(author);
         }
-        let session = self.assign_session(place, number, before, body.at);
+        let session = self.assign_session(conversation_index, number, before, body.at);
         if before != number {
             self.items[before as usize].after = number;
         }
         let item = IndexedItem {
             at: body.at,
-            conversation: place,
+            conversation: conversation_index,
             number: message.idx.0,
             before,
             after: number,
             cover: number,
-            middle: (start + chars / 2.0) as f32,
+            mid_char: (start + chars / 2.0) as f32,
             chars: message.chars,
             order: 0,
             author,
@@ -263,7 +263,13 @@ impl ItemIndex {
     }
 
     /// The session of a message: that of the message before it, unless the gap is too long.
-    fn assign_session(&mut self, place: u32, number: u32, before: u32, at: Timestamp) -> u32 {
+    fn assign_session(
+        &mut self,
+        conversation_index: u32,
+        number: u32,
+        before: u32,
+        at: Timestamp,
+    ) -> u32 {
         let continues = before != number && {
             let gap = at.as_micros() - self.items[before as usize].at.as_micros();
             gap <= SESSION_GAP_MICROS
@@ -274,7 +280,7 @@ impl ItemIndex {
             return session;
         }
         self.session_sizes.push(1);
-        self.conversations[place as usize].session_count += 1;
+        self.conversations[conversation_index as usize].session_count += 1;
         self.session_sizes.len() as u32 - 1
     }
 
@@ -330,11 +336,11 @@ impl ItemIndex {
     }
 
     /// Links the messages of a window to their node.
-    fn cover(&mut self, place: u32, window: &Window, node: u32) {
+    fn cover(&mut self, conversation_index: u32, window: &Window, node: u32) {
         let Some(thread) = self.threads.iter().position(|name| *name == window.thread) else {
             return;
         };
-        let items = &self.conversations[place as usize].items;
+        let items = &self.conversations[conversation_index as usize].items;
         let (from, until) = (window.from.idx.0, window.until.idx.0);
         let start = items.partition_point(|item| self.items[*item as usize].number < from);
         for message in &items[start..] {
@@ -356,12 +362,12 @@ impl ItemIndex {
         let number = self.items.len() as u32;
         IndexedItem {
             at: Timestamp::from_micros(0),
-            conversation: self.place_of(id),
+            conversation: self.conversation_index_of(id),
             number: 0,
             before: number,
             after: number,
             cover: number,
-            middle: 0.0,
+            mid_char: 0.0,
             chars: 0,
             order: 0,
             author: u16::MAX,
@@ -374,8 +380,8 @@ impl ItemIndex {
 
     fn replace(&mut self, item: IndexedItem, text: &str, embedding: ItemEmbedding) {
         let number = self.items.len() as u32;
-        let place = (item.conversation, item.level, item.number, item.order);
-        if let Some(old) = self.standing.insert(place, number) {
+        let key = (item.conversation, item.level, item.number, item.order);
+        if let Some(old) = self.current_items.insert(key, number) {
             self.items[old as usize].flags |= FLAG_DELETED;
             self.extents.remove(&old);
         }
@@ -420,7 +426,7 @@ impl ItemIndex {
         self.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
     }
 
-    fn place_of(&mut self, id: ConversationId) -> u32 {
+    fn conversation_index_of(&mut self, id: ConversationId) -> u32 {
         let (entries, dims) = (&mut self.conversations, self.dims);
         *self.entry_of.entry(id).or_insert_with(|| {
             entries.push(ConversationEntry {
@@ -430,7 +436,7 @@ impl ItemIndex {
                 sum: vec![0.0; dims],
                 session_count: 0,
                 authors: Vec::new(),
-                ends: Vec::new(),
+                thread_ends: Vec::new(),
             });
             entries.len() as u32 - 1
         })
@@ -438,8 +444,8 @@ impl ItemIndex {
 
     fn author(&mut self, name: Option<&str>) -> u16 {
         let Some(name) = name else { return u16::MAX };
-        if let Some(place) = self.authors.iter().position(|other| other == name) {
-            return place as u16;
+        if let Some(position) = self.authors.iter().position(|other| other == name) {
+            return position as u16;
         }
         // About 65,000 authors are distinguished; all others share one number.
         if self.authors.len() >= usize::from(u16::MAX) - 1 {
@@ -450,8 +456,8 @@ impl ItemIndex {
     }
 
     fn thread(&mut self, name: &ThreadName) -> u16 {
-        if let Some(place) = self.threads.iter().position(|other| other == name) {
-            return place as u16;
+        if let Some(position) = self.threads.iter().position(|other| other == name) {
+            return position as u16;
         }
         if self.threads.len() >= usize::from(u16::MAX) - 1 {
             return u16::MAX - 1;

@@ -44,14 +44,14 @@ impl IndexCache {
     }
 
     /// Records the use of a tenant's index, and evicts the least recently used ones while all of
-    /// them together take more than `most` bytes. The index in use is never evicted.
-    fn touch(&self, tenant: &TenantId, bytes: usize, most: usize) {
+    /// them together take more than `max_bytes` bytes. The index in use is never evicted.
+    fn touch(&self, tenant: &TenantId, bytes: usize, max_bytes: usize) {
         let mut slots = self.lock();
         if let Some(slot) = slots.get_mut(tenant) {
             (slot.used, slot.bytes) = (Instant::now(), bytes);
         }
         let mut total: usize = slots.values().map(|slot| slot.bytes).sum();
-        while total > most {
+        while total > max_bytes {
             let others = slots.iter().filter(|(other, _)| *other != tenant);
             let Some(oldest) =
                 others.min_by_key(|(_, slot)| slot.used).map(|(other, _)| other.clone())
@@ -115,13 +115,13 @@ impl Engine {
             return Ok(index);
         }
         drop(slots);
-        let made = self.build_index(&model)?;
-        let slot = || CachedIndex::new(Arc::clone(&made));
+        let built = self.build_index(&model)?;
+        let slot = || CachedIndex::new(Arc::clone(&built));
         let index = Arc::clone(
             &self.index_cache().lock().entry(self.tenant().clone()).or_insert_with(slot).index,
         );
         // Another thread inserted its index first, and that one may miss the latest commits.
-        if !Arc::ptr_eq(&index, &made) {
+        if !Arc::ptr_eq(&index, &built) {
             return self.item_index();
         }
         self.touch(&index);
@@ -162,11 +162,11 @@ impl Engine {
     }
 
     fn rebuild_index(&self, model: &str) {
-        let made = self.build_index(model);
+        let built = self.build_index(model);
         if let Some(slot) = self.index_cache().lock().get_mut(self.tenant()) {
             slot.is_replaced = false;
             // If the build failed, the next search tries again.
-            if let Ok(index) = made {
+            if let Ok(index) = built {
                 slot.index = index;
             }
         }
@@ -232,9 +232,9 @@ impl Engine {
         if changes.cursor == *after {
             return Ok(None);
         }
-        let senses = self.embeddings_of(&*reader, (model, dims), &changes.items)?;
+        let embeddings = self.embeddings_of(&*reader, (model, dims), &changes.items)?;
         let Changes { items, cursor: to, is_last } = changes;
-        Ok(Some(Delta { items, embeddings: senses, from: after.clone(), to, is_last }))
+        Ok(Some(Delta { items, embeddings, from: after.clone(), to, is_last }))
     }
 
     /// The embeddings of changed items, in order.

@@ -208,13 +208,13 @@ impl Engine {
         let (model, dims) = index.model();
         let (vector, words_only) = self.embed_query(&query.text, model, dims);
         let filter = self.filter(query)?;
-        let wanted = IndexQuery {
+        let index_query = IndexQuery {
             question: &question,
             vector: &vector,
             filter: &filter,
             limit: query.limit,
         };
-        let candidates = index.candidates(&wanted)?;
+        let candidates = index.candidates(&index_query)?;
         Ok((
             SearchOutcome {
                 hits: self.resolve(query, &candidates)?,
@@ -256,8 +256,9 @@ impl Engine {
     /// Reads the candidates from the store page by page. Items deleted in the meantime are
     /// skipped.
     fn resolve(&self, query: &Query, candidates: &[SearchCandidate]) -> Result<Vec<Hit>> {
-        let is_wanted =
-            |it: &&SearchCandidate| query.min_score.is_none_or(|least| it.signals.score() >= least);
+        let is_wanted = |it: &&SearchCandidate| {
+            query.min_score.is_none_or(|min_score| it.signals.score() >= min_score)
+        };
         let candidates: Vec<&SearchCandidate> = candidates.iter().filter(is_wanted).collect();
         let reader = self.reader()?;
         let mut hits = Vec::with_capacity(query.limit.min(candidates.len()));

@@ -40,20 +40,20 @@ pub(super) struct Postings {
 /// A full segment: its sorted terms, and their posting lists concatenated.
 struct SealedSegment {
     terms: Box<[TermId]>,
-    ends: Box<[u32]>,
+    list_ends: Box<[u32]>,
     items: Box<[u16]>,
 }
 
 impl Postings {
     /// Adds an item with its distinct terms. Items are added in order of their numbers.
     pub(super) fn push(&mut self, item: u32, terms: &[TermId]) {
-        let (segment, place) = (item as usize / SEGMENT, item as usize % SEGMENT);
+        let (segment, index) = (item as usize / SEGMENT, item as usize % SEGMENT);
         while self.sealed.len() < segment {
             let full = std::mem::take(&mut self.open);
             self.sealed.push(SealedSegment::of(full.into_iter().collect()));
         }
         for term in terms {
-            self.open.entry(*term).or_default().push(place as u16);
+            self.open.entry(*term).or_default().push(index as u16);
         }
     }
 
@@ -97,19 +97,19 @@ impl SealedSegment {
     fn of(mut lists: Vec<(TermId, Vec<u16>)>) -> Self {
         lists.sort_unstable_by_key(|(term, _)| *term);
         let mut items = Vec::with_capacity(lists.iter().map(|(_, list)| list.len()).sum());
-        let mut ends = Vec::with_capacity(lists.len());
+        let mut list_ends = Vec::with_capacity(lists.len());
         for (_, list) in &lists {
             items.extend_from_slice(list);
-            ends.push(items.len() as u32);
+            list_ends.push(items.len() as u32);
         }
         let terms = lists.into_iter().map(|(term, _)| term).collect();
-        Self { terms, ends: ends.into(), items: items.into() }
+        Self { terms, list_ends: list_ends.into(), items: items.into() }
     }
 
     fn items(&self, term: TermId) -> Option<&[u16]> {
-        let place = self.terms.binary_search(&term).ok()?;
-        let from = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(&self.items[from as usize..self.ends[place] as usize])
+        let index = self.terms.binary_search(&term).ok()?;
+        let from = index.checked_sub(1).map_or(0, |before| self.list_ends[before]);
+        Some(&self.items[from as usize..self.list_ends[index] as usize])
     }
 }
 

@@ -20,11 +20,11 @@ const CANDIDATES: usize = 140;
 /// Neighbors on either side that count as nearby.
 const RADIUS: usize = 3;
 /// Maximum number of items at which every vector is compared.
-const FEW: usize = 20_000;
+const EXHAUSTIVE_MAX_ITEMS: usize = 20_000;
 /// Minimum number of items at which words and similarity are evaluated in parallel.
-const MANY: usize = 50_000;
+const PARALLEL_MIN_ITEMS: usize = 50_000;
 /// Maximum number of terms of a query.
-const MOST_TERMS: usize = 32;
+const MAX_TERMS: usize = 32;
 /// Period after a time named in the query in which items still match it, in microseconds.
 const GRACE_MICROS: i64 = 7 * 86_400_000_000;
 
@@ -39,27 +39,29 @@ pub(super) fn rank(
     if filter.matches_nothing || limit == 0 || index.items.is_empty() {
         return Vec::new();
     }
-    let many = CANDIDATES.max(limit);
+    let candidate_limit = CANDIDATES.max(limit);
     // Spare results replace items that the store deletes in the meantime.
     let limit = limit.saturating_mul(2);
-    let meaning = meaning(index, vector, filter);
+    let quantized = quantized(index, vector, filter);
     let by_words = || {
-        let asked = Scorer::new(index, question, &meaning, filter);
-        let candidates = asked.by_words(many);
-        (asked, candidates)
+        let scorer = Scorer::new(index, question, &quantized, filter);
+        let candidates = scorer.by_words(candidate_limit);
+        (scorer, candidates)
     };
-    let ((asked, mut candidates), nearest_by_similarity) = if index.items.len() < MANY {
-        (by_words(), by_meaning(index, &meaning, filter, many))
+    let ((scorer, mut candidates), nearest_by_similarity) = if index.items.len()
+        < PARALLEL_MIN_ITEMS
+    {
+        (by_words(), by_meaning(index, &quantized, filter, candidate_limit))
     } else {
         std::thread::scope(|scope| {
-            let nearest = scope.spawn(|| by_meaning(index, &meaning, filter, many));
+            let nearest = scope.spawn(|| by_meaning(index, &quantized, filter, candidate_limit));
             let by_words = by_words();
             (by_words, nearest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     };
     candidates.extend(nearest_by_similarity);
-    for place in 0..candidates.len() {
-        let item = &index.items[candidates[place] as usize];
+    for position in 0..candidates.len() {
+        let item = &index.items[candidates[position] as usize];
         candidates.extend([item.before, item.after]);
     }
     drill(index, &mut candidates);
@@ -67,7 +69,7 @@ pub(super) fn rank(
     candidates.dedup();
     candidates.retain(|item| filter.passes(index, *item));
     let mut scored: Vec<(u32, f32)> =
-        candidates.iter().map(|item| (*item, asked.signals(*item).score())).collect();
+        candidates.iter().map(|item| (*item, scorer.signals(*item).score())).collect();
     // Ties are broken in an order that does not depend on how the index was built.
     let name = |item: u32| {
         let it = &index.items[item as usize];
@@ -81,7 +83,7 @@ pub(super) fn rank(
         scored.truncate(limit);
     }
     scored.sort_unstable_by(order);
-    scored.into_iter().map(|(item, _)| (item, asked.signals(item))).collect()
+    scored.into_iter().map(|(item, _)| (item, scorer.signals(item))).collect()
 }
 
 /// Adds the messages under the first nodes: a message may use other words than the query and the
@@ -106,7 +108,7 @@ fn drill(index: &ItemIndex, candidates: &mut Vec<u32>) {
 }
 
 /// The query vector minus the mean of all messages in scope.
-fn meaning(index: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
+fn quantized(index: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
     let messages = messages_in_scope(index, filter).max(1) as f32;
     let less = |sum: &[f32]| {
         vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>()
@@ -133,7 +135,7 @@ fn messages_in_scope(index: &ItemIndex, filter: &Filter) -> u32 {
 /// The items whose vectors are nearest to the query.
 fn by_meaning(
     index: &ItemIndex,
-    meaning: &QuantizedQuery,
+    quantized: &QuantizedQuery,
     filter: &Filter,
     limit: usize,
 ) -> Vec<u32> {
@@ -144,13 +146,13 @@ fn by_meaning(
             let items = conversations
                 .entries(index)
                 .flat_map(|entry| entry.items.iter().chain(&entry.others).copied());
-            index.vectors.nearest_of(items.filter(passes), meaning, limit)
+            index.vectors.nearest_of(items.filter(passes), quantized, limit)
         }
         // With selective conditions the preselection by bits could miss the few items that pass.
-        None if filter.has_item_conditions || index.items.len() <= FEW => {
-            index.vectors.nearest_of(all.filter(passes), meaning, limit)
+        None if filter.has_item_conditions || index.items.len() <= EXHAUSTIVE_MAX_ITEMS => {
+            index.vectors.nearest_of(all.filter(passes), quantized, limit)
         }
-        None => index.vectors.nearest(meaning, limit, |item| passes(&item)),
+        None => index.vectors.nearest(quantized, limit, |item| passes(&item)),
     };
     nearest.into_iter().map(|(item, _)| item).collect()
 }
@@ -160,7 +162,7 @@ struct Scorer<'a> {
     index: &'a ItemIndex,
     question: &'a Question,
     filter: &'a Filter,
-    meaning: &'a QuantizedQuery,
+    quantized: &'a QuantizedQuery,
     /// For each item from `first` on, a bit mask of the query terms that it contains.
     holds: Vec<u32>,
     first: u32,
@@ -173,28 +175,28 @@ struct Scorer<'a> {
     /// For each session and term the number of messages that contain it.
     session_term_counts: Vec<u16>,
     /// The authors named in the query; empty if it names all of them.
-    named: Vec<u16>,
+    named_authors: Vec<u16>,
 }
 
 impl<'a> Scorer<'a> {
     fn new(
         index: &'a ItemIndex,
         question: &'a Question,
-        meaning: &'a QuantizedQuery,
+        quantized: &'a QuantizedQuery,
         filter: &'a Filter,
     ) -> Self {
-        let (names, named) = authors(index, question, filter);
+        let (names, named_authors) = authors(index, question, filter);
         let terms =
-            question.terms.iter().filter(|term| !names.contains(&term.word)).take(MOST_TERMS);
+            question.terms.iter().filter(|term| !names.contains(&term.word)).take(MAX_TERMS);
         let mut terms: Vec<(u64, bool)> =
             terms.map(|term| (term.id, term.is_question_word)).collect();
         leave_out_common(index, filter, &mut terms);
         let all = 0..index.items.len() as u32;
         let range =
             filter.conversations.as_ref().map_or(all, |conversations| conversations.range.clone());
-        let held = term_matches(index, &terms, filter, &range);
+        let matches = term_matches(index, &terms, filter, &range);
         let messages = messages_in_scope(index, filter);
-        let weights = term_weights(&terms, messages, &held.messages);
+        let weights = term_weights(&terms, messages, &matches.messages);
         let number = match &filter.conversations {
             None => index.session_sizes.len() as u32,
             Some(conversations) => {
@@ -205,33 +207,33 @@ impl<'a> Scorer<'a> {
             index,
             question,
             filter,
-            meaning,
-            holds: held.holds,
+            quantized,
+            holds: matches.holds,
             first: range.start,
             sums: byte_sums(&weights),
-            session_weights: session_weights(number, &held.session_counts, &weights),
+            session_weights: session_weights(number, &matches.session_counts, &weights),
             session_mean: messages as f32 / number.max(1) as f32,
-            session_term_counts: held.session_term_counts,
+            session_term_counts: matches.session_term_counts,
             weights,
-            named,
+            named_authors,
         }
     }
 
     fn by_words(&self, limit: usize) -> Vec<u32> {
         /// Items per block. Most blocks score below the threshold and are skipped.
-        const TOGETHER: usize = 16;
-        let length_norm = self.index.length_norms[self.first as usize..].chunks(TOGETHER);
+        const BLOCK: usize = 16;
+        let length_norm = self.index.length_norms[self.first as usize..].chunks(BLOCK);
         let mut best = TopK::new(limit);
-        for (first, (held, length_norm)) in
-            (self.first..).step_by(TOGETHER).zip(self.holds.chunks(TOGETHER).zip(length_norm))
+        for (first, (term_bits, length_norm)) in
+            (self.first..).step_by(BLOCK).zip(self.holds.chunks(BLOCK).zip(length_norm))
         {
-            let mut scores = [0.0; TOGETHER];
-            let highest = self.score(held, length_norm, &mut scores);
+            let mut scores = [0.0; BLOCK];
+            let highest = self.score(term_bits, length_norm, &mut scores);
             if highest < best.threshold {
                 continue;
             }
-            for (item, (held, score)) in (first..).zip(held.iter().zip(scores)) {
-                let is_among = *held != 0 && score >= best.threshold;
+            for (item, (bits, score)) in (first..).zip(term_bits.iter().zip(scores)) {
+                let is_among = *bits != 0 && score >= best.threshold;
                 if is_among && self.filter.passes(self.index, item) {
                     best.push(item, score);
                 }
@@ -242,22 +244,22 @@ impl<'a> Scorer<'a> {
 
     /// Computes the word scores of a block of items, and returns the highest.
     #[inline]
-    fn score(&self, held: &[u32], length_norm: &[f32], scores: &mut [f32]) -> f32 {
-        let items = scores.iter_mut().zip(held.iter().zip(length_norm));
+    fn score(&self, term_bits: &[u32], length_norm: &[f32], scores: &mut [f32]) -> f32 {
+        let items = scores.iter_mut().zip(term_bits.iter().zip(length_norm));
         let mut highest = 0.0_f32;
-        let mut put = |score: &mut f32, worth: f32| {
-            *score = worth;
-            highest = if worth > highest { worth } else { highest };
+        let mut put = |score: &mut f32, value: f32| {
+            *score = value;
+            highest = if value > highest { value } else { highest };
         };
         // Nearly every query has eight terms or fewer.
         match self.sums.as_slice() {
             [sums] => {
-                items.for_each(|(score, (held, length_norm))| {
-                    put(score, sums[*held as usize & 255] * length_norm);
+                items.for_each(|(score, (bits, length_norm))| {
+                    put(score, sums[*bits as usize & 255] * length_norm);
                 });
             }
-            _ => items.for_each(|(score, (held, length_norm))| {
-                put(score, self.weight(*held) * length_norm);
+            _ => items.for_each(|(score, (bits, length_norm))| {
+                put(score, self.weight(*bits) * length_norm);
             }),
         }
         highest
@@ -265,30 +267,30 @@ impl<'a> Scorer<'a> {
 
     /// The bit mask of the terms that an item contains.
     #[inline]
-    fn held(&self, item: u32) -> u32 {
-        let place = item.checked_sub(self.first).map(|place| place as usize);
-        place.and_then(|place| self.holds.get(place)).copied().unwrap_or(0)
+    fn term_bits(&self, item: u32) -> u32 {
+        let index = item.checked_sub(self.first).map(|index| index as usize);
+        index.and_then(|index| self.holds.get(index)).copied().unwrap_or(0)
     }
 
     /// The word score of an item.
     #[inline]
-    fn own(&self, item: u32) -> f32 {
-        let held = self.held(item);
-        if held == 0 {
+    fn own_score(&self, item: u32) -> f32 {
+        let term_bits = self.term_bits(item);
+        if term_bits == 0 {
             return 0.0;
         }
-        self.weight(held) * self.length_norm(item)
+        self.weight(term_bits) * self.length_norm(item)
     }
 
     /// The summed weight of the terms in a mask.
     #[inline]
-    fn weight(&self, held: u32) -> f32 {
+    fn weight(&self, term_bits: u32) -> f32 {
         match self.sums.as_slice() {
             [] => 0.0,
-            [sums] => sums[held as usize & 255],
-            many => {
-                let bytes = held.to_le_bytes();
-                many.iter().zip(bytes).map(|(sums, byte)| sums[usize::from(byte)]).sum()
+            [sums] => sums[term_bits as usize & 255],
+            tables => {
+                let bytes = term_bits.to_le_bytes();
+                tables.iter().zip(bytes).map(|(sums, byte)| sums[usize::from(byte)]).sum()
             }
         }
     }
@@ -300,29 +302,29 @@ impl<'a> Scorer<'a> {
 
     fn signals(&self, item: u32) -> Signals {
         let it = &self.index.items[item as usize];
-        let own = self.own(item);
-        let meaning = self.index.vectors.similarity(item, self.meaning);
+        let own_score = self.own_score(item);
+        let similarity = self.index.vectors.similarity(item, self.quantized);
         let session = self.index.session_of[item as usize];
         if session == NO_SESSION {
             // A node or a tool call has no neighbors, so its own terms count as nearby.
             return Signals {
-                exact_terms: own,
-                nearby_terms: own,
-                similarity: meaning,
+                exact_terms: own_score,
+                nearby_terms: own_score,
+                similarity,
                 time: self.time(it),
                 ..Signals::default()
             };
         }
-        let named = !self.named.is_empty() && self.named.contains(&it.author);
+        let is_named = !self.named_authors.is_empty() && self.named_authors.contains(&it.author);
         let is_user = it.flags & FLAG_USER != 0;
         let flag = |is: bool| if is { 1.0 } else { 0.0 };
         Signals {
-            exact_terms: own,
-            nearby_terms: self.near(item),
-            similarity: meaning,
+            exact_terms: own_score,
+            nearby_terms: self.nearby_score(item),
+            similarity,
             session: self.session(session),
             window: self.window(item, it),
-            author: flag(named),
+            author: flag(is_named),
             user: flag(self.question.first_person && is_user),
             assistant: flag(self.question.about_answers && !is_user),
             time: self.time(it),
@@ -334,19 +336,20 @@ impl<'a> Scorer<'a> {
     }
 
     /// For each term, the best match among the item and its neighbors in the same session.
-    fn near(&self, item: u32) -> f32 {
+    fn nearby_score(&self, item: u32) -> f32 {
         let (items, sessions) = (&self.index.items, &self.index.session_of);
         let it = &items[item as usize];
-        let mut best = [0.0_f32; MOST_TERMS];
+        let mut best = [0.0_f32; MAX_TERMS];
         let mut take = |other: u32| {
-            let held = self.held(other);
-            if held == 0 {
+            let term_bits = self.term_bits(other);
+            if term_bits == 0 {
                 return;
             }
-            let apart = (items[other as usize].middle - it.middle).abs();
-            let gain = if other == item { 1.0 } else { proximity(apart) } * self.length_norm(other);
-            for (place, best) in best.iter_mut().enumerate().take(self.weights.len()) {
-                if held >> place & 1 == 1 && gain > *best {
+            let distance = (items[other as usize].mid_char - it.mid_char).abs();
+            let gain =
+                if other == item { 1.0 } else { proximity(distance) } * self.length_norm(other);
+            for (index, best) in best.iter_mut().enumerate().take(self.weights.len()) {
+                if term_bits >> index & 1 == 1 && gain > *best {
                     *best = gain;
                 }
             }
@@ -384,7 +387,7 @@ impl<'a> Scorer<'a> {
         if it.cover == item {
             return 0.0;
         }
-        (self.own(it.cover) + self.index.vectors.similarity(it.cover, self.meaning)) / 2.0
+        (self.own_score(it.cover) + self.index.vectors.similarity(it.cover, self.quantized)) / 2.0
     }
 
     /// 1 within a time that the query names, 0.5 in the week after it.
@@ -412,7 +415,7 @@ impl<'a> Scorer<'a> {
         {
             return 0.0;
         }
-        self.own(it.before) * brevity(it.chars)
+        self.own_score(it.before) * brevity(it.chars)
     }
 }
 
@@ -448,37 +451,37 @@ fn session_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
         true => idf(number, *holding),
         false => 0.0,
     };
-    let mut own: Vec<f32> = holding.iter().zip(weights).map(weigh).collect();
-    let sum = own.iter().sum::<f32>().max(1e-9);
-    own.iter_mut().for_each(|weight| *weight /= sum);
-    own
+    let mut shares: Vec<f32> = holding.iter().zip(weights).map(weigh).collect();
+    let sum = shares.iter().sum::<f32>().max(1e-9);
+    shares.iter_mut().for_each(|weight| *weight /= sum);
+    shares
 }
 
 /// The first names of the authors in scope, and the authors that the query names; none if it
 /// names all of them.
 fn authors(index: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
-    let mut here: Vec<u16> = match &filter.conversations {
+    let mut authors_in_scope: Vec<u16> = match &filter.conversations {
         None => (0..index.authors.len() as u16).collect(),
         Some(conversations) => {
             conversations.entries(index).flat_map(|entry| entry.authors.iter().copied()).collect()
         }
     };
-    here.sort_unstable();
-    here.dedup();
-    let (mut names, mut named) = (Vec::new(), Vec::new());
-    for author in here {
+    authors_in_scope.sort_unstable();
+    authors_in_scope.dedup();
+    let (mut names, mut named_authors) = (Vec::new(), Vec::new());
+    for author in authors_in_scope {
         let Some(name) = index.authors.get(usize::from(author)) else { continue };
         if matches!(name.to_lowercase().as_str(), "user" | "assistant" | "system" | "tool") {
             continue;
         }
         let Some(first) = words(name).into_iter().next() else { continue };
         if question.words.contains(&first) {
-            named.push(author);
+            named_authors.push(author);
         }
         names.push(first);
     }
-    if named.len() == names.len() {
-        named.clear();
+    if named_authors.len() == names.len() {
+        named_authors.clear();
     }
-    (names, named)
+    (names, named_authors)
 }

@@ -84,22 +84,22 @@ impl QuantizedVectors {
         limit: usize,
         pass: impl Fn(u32) -> bool,
     ) -> Vec<(u32, f32)> {
-        let least = self.agreement_reached(question, 2 * limit);
+        let min_agreement = self.agreement_reached(question, 2 * limit);
         let mut chosen = Vec::with_capacity(4 * limit);
-        simd::reaching(&self.bits, &question.bits, least, &mut chosen);
+        simd::reaching(&self.bits, &question.bits, min_agreement, &mut chosen);
         self.nearest_of(chosen.into_iter().filter(|item| pass(*item)), question, limit)
     }
 
-    /// The number of shared bits that about `wanted` items reach, estimated from a sample.
-    fn agreement_reached(&self, question: &QuantizedQuery, wanted: usize) -> u32 {
-        const EVERY: usize = 16;
+    /// The number of shared bits that about `count` items reach, estimated from a sample.
+    fn agreement_reached(&self, question: &QuantizedQuery, count: usize) -> u32 {
+        const SAMPLE_STRIDE: usize = 16;
         let words = self.words().max(1);
         let mut counts = vec![0_usize; 64 * words + 1];
-        simd::histogram(&self.bits, &question.bits, EVERY, &mut counts);
-        let mut reached = 0;
+        simd::histogram(&self.bits, &question.bits, SAMPLE_STRIDE, &mut counts);
+        let mut seen = 0;
         let threshold = (0..counts.len()).rev().find(|same| {
-            reached += counts[*same] * EVERY;
-            reached >= wanted
+            seen += counts[*same] * SAMPLE_STRIDE;
+            seen >= count
         });
         threshold.unwrap_or(0) as u32
     }
@@ -107,7 +107,7 @@ impl QuantizedVectors {
 
 /// Quantizes a vector to bytes, and returns the scale of one step.
 fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
-    let largest = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    let largest = vector.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
     let scale = largest / 127.0;
     let byte = |x: &f32| if scale > 0.0 { (x / scale).round() as i8 } else { 0 };
     (vector.iter().map(byte).collect(), scale)
@@ -163,9 +163,7 @@ fn better(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
 
 fn bits(vector: &[f32]) -> Vec<u64> {
     let word = |part: &[f32]| {
-        part.iter()
-            .enumerate()
-            .fold(0_u64, |word, (place, x)| word | (u64::from(*x > 0.0) << place))
+        part.iter().enumerate().fold(0_u64, |word, (bit, x)| word | (u64::from(*x > 0.0) << bit))
     };
     vector.chunks(64).map(word).collect()
 }
@@ -193,8 +191,9 @@ mod tests {
         let mut vectors = QuantizedVectors::new(256);
         // Clusters of ten around a hundred centers, like those of real texts.
         for seed in 0..1000 {
-            let (centre, own) = (vector(seed / 10 + 1, 256), vector(seed + 5000, 256));
-            let mixed: Vec<f32> = centre.iter().zip(&own).map(|(a, b)| 0.8 * a + 0.6 * b).collect();
+            let (centre, noise) = (vector(seed / 10 + 1, 256), vector(seed + 5000, 256));
+            let mixed: Vec<f32> =
+                centre.iter().zip(&noise).map(|(a, b)| 0.8 * a + 0.6 * b).collect();
             let norm = mixed.iter().map(|x| x * x).sum::<f32>().sqrt();
             vectors.push(Some(&mixed.iter().map(|x| x / norm).collect::<Vec<_>>()));
         }
@@ -222,9 +221,9 @@ mod tests {
         assert_eq!(TopK::of([].into_iter(), 5), []);
         assert_eq!(TopK::of([(3, 1.0), (1, 1.0), (2, 2.0)].into_iter(), 2), [(2, 2.0), (1, 1.0)]);
         assert_eq!(TopK::of([(3, 1.0)].into_iter(), 0), []);
-        let many = (0..10_000).map(|item| (item, f32::from((item * 7919 % 1009) as u16)));
-        let mut sorted: Vec<(u32, f32)> = many.clone().collect();
+        let scored = (0..10_000).map(|item| (item, f32::from((item * 7919 % 1009) as u16)));
+        let mut sorted: Vec<(u32, f32)> = scored.clone().collect();
         sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        assert_eq!(TopK::of(many, 20), sorted[..20]);
+        assert_eq!(TopK::of(scored, 20), sorted[..20]);
     }
 }

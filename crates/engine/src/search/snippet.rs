@@ -35,8 +35,8 @@ impl Snippet {
         let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
         let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
         let terms = question.terms.iter().filter(|term| !term.is_question_word);
-        let wanted: Vec<TermId> = terms.map(|term| term.id).collect();
-        let found = matches(&line, &wanted);
+        let term_ids: Vec<TermId> = terms.map(|term| term.id).collect();
+        let found = matches(&line, &term_ids);
         let (from, until) = window(&line, &found);
         let mut part = String::new();
         if from > 0 {
@@ -48,10 +48,10 @@ impl Snippet {
         if until < line.len() {
             part.push('…');
         }
-        let inside = found.iter().filter(|(start, stop)| *start >= from && *stop <= until);
-        let places =
-            inside.map(|(start, stop)| (start - from + shift, (stop - from + shift).min(end)));
-        Self { matches: places.filter(|(start, stop)| start < stop).collect(), text: part }
+        let visible = found.iter().filter(|(start, stop)| *start >= from && *stop <= until);
+        let ranges =
+            visible.map(|(start, stop)| (start - from + shift, (stop - from + shift).min(end)));
+        Self { matches: ranges.filter(|(start, stop)| start < stop).collect(), text: part }
     }
 
     /// The snippet with each match between `open` and `close`.

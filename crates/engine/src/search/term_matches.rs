@@ -21,7 +21,7 @@ pub(super) fn term_matches(
     filter: &Filter,
     range: &Range<u32>,
 ) -> TermMatches {
-    let mut held = TermMatches {
+    let mut matches = TermMatches {
         holds: vec![0; range.len()],
         messages: vec![0; terms.len()],
         session_counts: vec![0; terms.len()],
@@ -29,50 +29,50 @@ pub(super) fn term_matches(
     };
     // Segment by segment, so that the marked items stay in the CPU cache.
     for segment in index.postings.segments(range) {
-        for (place, (id, _)) in terms.iter().enumerate() {
+        for (term, (id, _)) in terms.iter().enumerate() {
             let (base, run) = index.postings.run(*id, segment, range);
-            held.mark(index, filter, place, base, run, range.start as usize);
+            matches.add_run(index, filter, term, base, run, range.start as usize);
         }
     }
-    held
+    matches
 }
 
 impl TermMatches {
     /// Marks the items of a run as containing the term at a position.
-    fn mark(
+    fn add_run(
         &mut self,
         index: &ItemIndex,
         filter: &Filter,
-        place: usize,
+        term: usize,
         base: usize,
         run: &[u16],
         start: usize,
     ) {
         let scoped = filter.conversations.is_some();
         // Consecutive items mostly belong to one session.
-        let (mut session, mut together) = (NO_SESSION, 0);
+        let (mut session, mut run_length) = (NO_SESSION, 0);
         for item in run.iter().map(|item| base + usize::from(*item)) {
             if scoped && !filter.in_scope(&index.items[item]) {
                 continue;
             }
-            self.holds[item - start] |= 1 << place;
+            self.holds[item - start] |= 1 << term;
             if index.session_of[item] != session {
-                self.count(session, place, together);
-                (session, together) = (index.session_of[item], 0);
+                self.count(session, term, run_length);
+                (session, run_length) = (index.session_of[item], 0);
             }
-            together += 1;
+            run_length += 1;
         }
-        self.count(session, place, together);
+        self.count(session, term, run_length);
     }
 
     /// Counts messages of a session that contain the term at a position.
-    fn count(&mut self, session: u32, place: usize, messages: u32) {
+    fn count(&mut self, session: u32, term: usize, messages: u32) {
         if session == NO_SESSION || messages == 0 {
             return;
         }
-        self.messages[place] += messages;
-        let count = &mut self.session_term_counts[session as usize * self.messages.len() + place];
-        self.session_counts[place] += u32::from(*count == 0);
+        self.messages[term] += messages;
+        let count = &mut self.session_term_counts[session as usize * self.messages.len() + term];
+        self.session_counts[term] += u32::from(*count == 0);
         *count = count.saturating_add(u16::try_from(messages).unwrap_or(u16::MAX));
     }
 }

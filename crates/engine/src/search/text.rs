@@ -34,13 +34,13 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
     format!(
         "{}\n{}\n{}",
         call.call.name,
-        plain(call.call.args.as_str()),
-        plain(cut(result, RESULT))
+        without_markup(call.call.args.as_str()),
+        without_markup(cut(result, RESULT))
     )
 }
 
 /// Unescapes the JSON escapes that separate words.
-fn plain(json: &str) -> String {
+fn without_markup(json: &str) -> String {
     json.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"")
 }
 
@@ -67,10 +67,10 @@ pub(crate) fn head(text: &str) -> &str {
     cut(text, LONGEST)
 }
 
-fn cut(text: &str, most: usize) -> &str {
-    if text.len() <= most {
+fn cut(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes {
         return text;
     }
-    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=max_bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     &text[..end]
 }

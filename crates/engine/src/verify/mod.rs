@@ -25,14 +25,14 @@ pub struct IntegrityProblem {
     /// Absent if the problem concerns the store itself.
     pub conversation: Option<String>,
     /// A description of the problem.
-    pub what: String,
+    pub description: String,
 }
 
 impl fmt::Display for IntegrityProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.conversation {
-            Some(slug) => write!(f, "{slug}: {}", self.what),
-            None => write!(f, "store: {}", self.what),
+            Some(slug) => write!(f, "{slug}: {}", self.description),
+            None => write!(f, "store: {}", self.description),
         }
     }
 }
@@ -72,9 +72,11 @@ impl Engine {
         let problems = self.store().maintenance().check()?;
         report.warnings = self.warnings();
         report.warnings.retain(|warning| !problems.contains(warning));
-        report
-            .problems
-            .extend(problems.into_iter().map(|what| IntegrityProblem { conversation: None, what }));
+        report.problems.extend(
+            problems
+                .into_iter()
+                .map(|description| IntegrityProblem { conversation: None, description }),
+        );
         match self.store().maintenance().tenants() {
             Ok(tenants) => {
                 for tenant in tenants {
@@ -84,7 +86,7 @@ impl Engine {
             Err(error) => {
                 report
                     .problems
-                    .push(IntegrityProblem { conversation: None, what: unreadable(error)? });
+                    .push(IntegrityProblem { conversation: None, description: unreadable(error)? });
             }
         }
         Ok(report)
@@ -96,8 +98,8 @@ impl Engine {
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
         let problem = |error| -> StoreResult<IntegrityProblem> {
-            let what = format!("tenant {}: {}", self.tenant(), unreadable(error)?);
-            Ok(IntegrityProblem { conversation: None, what })
+            let description = format!("tenant {}: {}", self.tenant(), unreadable(error)?);
+            Ok(IntegrityProblem { conversation: None, description })
         };
         let is_readable = match self.verify_conversations(report, progress) {
             Ok(is_readable) => is_readable,
@@ -110,13 +112,13 @@ impl Engine {
             return Ok(());
         }
         match embed::orphaned_vectors(self, &*self.reader()?) {
-            Ok(unowned) => {
-                for (model, contents) in unowned {
-                    let (tenant, many) = (self.tenant(), contents.len());
-                    let what = format!(
-                        "tenant {tenant}: {many} vectors of model {model} belong to deleted text"
+            Ok(orphaned) => {
+                for (model, contents) in orphaned {
+                    let (tenant, count) = (self.tenant(), contents.len());
+                    let description = format!(
+                        "tenant {tenant}: {count} vectors of model {model} belong to deleted text"
                     );
-                    report.leftovers.push(IntegrityProblem { conversation: None, what });
+                    report.leftovers.push(IntegrityProblem { conversation: None, description });
                 }
             }
             Err(error) => report.problems.push(problem(error)?),
@@ -149,8 +151,11 @@ impl Engine {
                         vec![unreadable(error)?]
                     }
                 };
-                let place = self.place(conversation);
-                let problem = |what| IntegrityProblem { conversation: Some(place.clone()), what };
+                let slug = self.name_of(conversation);
+                let problem = |description| IntegrityProblem {
+                    conversation: Some(slug.clone()),
+                    description,
+                };
                 report.problems.extend(problems.into_iter().map(problem));
                 progress(report.messages);
             }
@@ -164,7 +169,7 @@ impl Engine {
     }
 
     /// The conversation's slug, prefixed by its tenant unless that is the default one.
-    pub(crate) fn place(&self, conversation: &Conversation) -> String {
+    pub(crate) fn name_of(&self, conversation: &Conversation) -> String {
         match self.tenant() == &TenantId::default() {
             true => conversation.slug.clone(),
             false => format!("{}/{}", self.tenant(), conversation.slug),
@@ -211,7 +216,7 @@ impl<'a> ConversationAudit<'a> {
         ledger.nodes = nodes;
         ledger.problems.extend(problems);
         for gap in embed::missing_jobs(engine, reader, conversation.id)? {
-            ledger.note(format!("no vector and no job to {gap}"));
+            ledger.report_problem(format!("no vector and no job to {gap}"));
         }
         Ok(ledger)
     }
@@ -240,12 +245,12 @@ impl<'a> ConversationAudit<'a> {
         ledger.check_turns();
         ledger.check_threads()?;
         if conversation.totals != ledger.counted {
-            let (says, has) = (Counts(conversation.totals), Counts(ledger.counted));
-            ledger.note(format!("the conversation records {says} but has {has}"));
+            let (stored, has) = (Counts(conversation.totals), Counts(ledger.counted));
+            ledger.report_problem(format!("the conversation records {stored} but has {has}"));
         }
         if let Some((start, end)) = ledger.times.filter(|_| !ledger.has_its_times()) {
             let (from, until) = (conversation.started_at, conversation.last_activity);
-            ledger.note(format!(
+            ledger.report_problem(format!(
                 "the conversation records {from} to {until} but lasted from {start} to {end}"
             ));
         }
@@ -283,22 +288,22 @@ impl<'a> ConversationAudit<'a> {
     }
 
     fn has_its_times(&self) -> bool {
-        let says = (self.conversation.started_at, self.conversation.last_activity);
-        self.times.is_none_or(|times| times == says)
+        let stored = (self.conversation.started_at, self.conversation.last_activity);
+        self.times.is_none_or(|times| times == stored)
     }
 
     fn has_its_last_turns(&self) -> bool {
-        let says = self.conversation.threads.iter().map(|thread| &thread.last_turn);
-        says.eq(self.last_turns.iter())
+        let stored = self.conversation.threads.iter().map(|thread| &thread.last_turn);
+        stored.eq(self.last_turns.iter())
     }
 
-    fn note(&mut self, what: impl Into<String>) {
-        self.problems.push(what.into());
+    fn report_problem(&mut self, description: impl Into<String>) {
+        self.problems.push(description.into());
     }
 
-    fn note_gap(&mut self, what: String) {
+    fn note_gap(&mut self, description: String) {
         self.has_gap = true;
-        self.note(what);
+        self.report_problem(description);
     }
 
     fn note_time(&mut self, at: Timestamp) {
@@ -315,7 +320,9 @@ impl<'a> ConversationAudit<'a> {
             for message in &page {
                 match message.idx.0.cmp(&next) {
                     Ordering::Equal => {}
-                    Ordering::Less => self.note(format!("message {} exists twice", message.idx)),
+                    Ordering::Less => {
+                        self.report_problem(format!("message {} exists twice", message.idx));
+                    }
                     Ordering::Greater => self.note_gap(match message.idx.0 - next {
                         1 => format!("message #{next} is missing"),
                         _ => format!("messages #{next} to #{} are missing", message.idx.0 - 1),
@@ -323,7 +330,7 @@ impl<'a> ConversationAudit<'a> {
                 }
                 next = next.max(message.idx.0.saturating_add(1));
                 if message.turns < turns || message.turn.0 >= message.turns {
-                    self.note(format!(
+                    self.report_problem(format!(
                         "message {} belongs to a turn that did not exist yet",
                         message.idx
                     ));
@@ -342,17 +349,23 @@ impl<'a> ConversationAudit<'a> {
         self.counted.chars += u64::from(message.chars);
         self.counted.tokens += u64::from(message.tokens);
         if message.body.hash() != message.hash {
-            self.note(format!(
+            self.report_problem(format!(
                 "message {} was changed after it was stored: its hash differs",
                 message.idx
             ));
         }
         if treering_core::text::chars(&message.body.text) != message.chars {
-            self.note(format!("message {} records a wrong number of characters", message.idx));
+            self.report_problem(format!(
+                "message {} records a wrong number of characters",
+                message.idx
+            ));
         }
         self.note_time(message.body.at);
         if !self.belongs(message.turn, &message.thread) {
-            self.note(format!("message {} belongs to another thread than its turn", message.idx));
+            self.report_problem(format!(
+                "message {} belongs to another thread than its turn",
+                message.idx
+            ));
         }
     }
 
@@ -375,7 +388,7 @@ impl<'a> ConversationAudit<'a> {
                 match call.order.cmp(&next) {
                     Ordering::Equal => {}
                     Ordering::Less => {
-                        self.note(format!(
+                        self.report_problem(format!(
                             "tool call {} of turn {} exists twice",
                             call.order, call.turn
                         ));
@@ -389,7 +402,7 @@ impl<'a> ConversationAudit<'a> {
                 self.note_time(call.call.at);
                 if !self.belongs(call.turn, &call.thread) {
                     let (order, turn) = (call.order, call.turn);
-                    self.note(format!(
+                    self.report_problem(format!(
                         "tool call {order} of turn {turn} belongs to another thread than its turn"
                     ));
                 }
@@ -417,32 +430,35 @@ impl<'a> ConversationAudit<'a> {
     fn check_threads(&mut self) -> StoreResult<()> {
         let threads = &self.conversation.threads;
         let key = self.engine.key(self.conversation.id);
-        for (place, thread) in threads.iter().enumerate() {
+        for (index, thread) in threads.iter().enumerate() {
             let known = |name: &ThreadName| threads.iter().any(|other| other.name == *name);
-            let sound = match &thread.fork {
-                None => place == 0 && thread.name.is_main(),
+            let is_valid = match &thread.fork {
+                None => index == 0 && thread.name.is_main(),
                 Some(fork) => {
-                    place > 0
+                    index > 0
                         && known(&fork.parent)
                         && fork.after.is_none_or(|idx| idx.0 < self.counted.messages)
                 }
             };
-            if !sound {
-                self.note(format!(
+            if !is_valid {
+                self.report_problem(format!(
                     "thread {:?} forks from a message or thread that does not exist",
                     thread.name.as_str()
                 ));
             }
             let latest =
                 self.turns.iter().rev().find(|(_, name)| **name == thread.name).map(|(no, _)| *no);
-            let made = match latest {
+            let computed = match latest {
                 Some(no) => self.reader.turns(key.id, Span::starting(no, 1))?.pop(),
                 None => None,
             };
-            let is_wrong = made != thread.last_turn;
-            self.last_turns.push(made);
+            let is_wrong = computed != thread.last_turn;
+            self.last_turns.push(computed);
             if is_wrong {
-                self.note(format!("thread {:?} records a wrong latest turn", thread.name.as_str()));
+                self.report_problem(format!(
+                    "thread {:?} records a wrong latest turn",
+                    thread.name.as_str()
+                ));
             }
         }
         Ok(())

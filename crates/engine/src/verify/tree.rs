@@ -17,9 +17,10 @@ pub(crate) fn problems(
 ) -> StoreResult<(u64, Vec<String>)> {
     let (nodes, jobs) =
         (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
-    let (sound, misplaced) = split_jobs(conversation, &nodes, jobs);
-    let mut problems: Vec<String> = misplaced.into_iter().map(|(_, what)| what).collect();
-    problems.extend(tree_problems(reader, key, conversation, &nodes, &sound)?);
+    let (valid_jobs, misplaced) = split_jobs(conversation, &nodes, jobs);
+    let mut problems: Vec<String> =
+        misplaced.into_iter().map(|(_, description)| description).collect();
+    problems.extend(tree_problems(reader, key, conversation, &nodes, &valid_jobs)?);
     Ok((nodes.len() as u64, problems))
 }
 
@@ -32,8 +33,8 @@ pub(crate) fn needed_repairs(
 ) -> StoreResult<(Vec<Job>, bool)> {
     let (nodes, jobs) =
         (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
-    let (sound, misplaced) = split_jobs(conversation, &nodes, jobs);
-    let is_broken = !tree_problems(reader, key, conversation, &nodes, &sound)?.is_empty();
+    let (valid_jobs, misplaced) = split_jobs(conversation, &nodes, jobs);
+    let is_broken = !tree_problems(reader, key, conversation, &nodes, &valid_jobs)?.is_empty();
     Ok((misplaced.into_iter().map(|(job, _)| job).collect(), is_broken))
 }
 
@@ -44,8 +45,8 @@ fn split_jobs(
     jobs: Vec<Job>,
 ) -> (Vec<Job>, Vec<(Job, String)>) {
     let sealed = |level: Level| {
-        let place = usize::from(level.number()) - 1;
-        conversation.tree_state.sealed.get(place).copied().unwrap_or(0)
+        let position = usize::from(level.number()) - 1;
+        conversation.tree_state.sealed.get(position).copied().unwrap_or(0)
     };
     let written: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
     let has_work = |kind: &JobKind| match kind {
@@ -53,36 +54,37 @@ fn split_jobs(
         // A rewritten node may get another id; its old job then does nothing.
         JobKind::EmbedNode(level, ordinal, _) => written.contains(&(*level, *ordinal)),
         JobKind::Summarize(task) => {
-            let is_there = match &task.covers {
+            let is_complete = match &task.covers {
                 Coverage::Messages(window) => window.end().0 <= conversation.totals.messages,
                 Coverage::Nodes(_) => true,
             };
-            is_there && task.ordinal < sealed(task.level)
+            is_complete && task.ordinal < sealed(task.level)
         }
     };
-    let (mut sound, mut misplaced): (Vec<Job>, Vec<(Job, String)>) = Default::default();
+    let (mut valid_jobs, mut misplaced): (Vec<Job>, Vec<(Job, String)>) = Default::default();
     let mut seen: BTreeMap<(u8, u32), Vec<usize>> = BTreeMap::new();
     for job in jobs {
-        let same = seen.entry((job.kind.height(), job.kind.place())).or_default();
+        let same = seen.entry((job.kind.height(), job.kind.position())).or_default();
         if !has_work(&job.kind) {
-            let what = format!("job {} has nothing to work on: {}", job.id.short(), job.kind);
-            misplaced.push((job, what));
+            let description =
+                format!("job {} has nothing to work on: {}", job.id.short(), job.kind);
+            misplaced.push((job, description));
         } else if let Some(other) =
-            same.iter().map(|place| &sound[*place]).find(|other| other.kind == job.kind)
+            same.iter().map(|position| &valid_jobs[*position]).find(|other| other.kind == job.kind)
         {
-            let what = format!(
+            let description = format!(
                 "job {} does the same as job {}: {}",
                 job.id.short(),
                 other.id.short(),
                 job.kind
             );
-            misplaced.push((job, what));
+            misplaced.push((job, description));
         } else {
-            same.push(sound.len());
-            sound.push(job);
+            same.push(valid_jobs.len());
+            valid_jobs.push(job);
         }
     }
-    (sound, misplaced)
+    (valid_jobs, misplaced)
 }
 
 /// Descriptions of the problems of a tree.
@@ -116,7 +118,7 @@ fn tree_problems(
     }
     if conversation.tree_state.through != conversation.totals.messages {
         let (through, messages) = (conversation.tree_state.through, conversation.totals.messages);
-        tree.note(format!("the tree covers {through} of {messages} messages"));
+        tree.report_problem(format!("the tree covers {through} of {messages} messages"));
     }
     tree.check_numbers();
     tree.check_groups();
@@ -135,35 +137,38 @@ struct TreeCheck<'a> {
 }
 
 impl TreeCheck<'_> {
-    fn note(&mut self, what: String) {
-        self.problems.push(what);
+    fn report_problem(&mut self, description: String) {
+        self.problems.push(description);
     }
 
     /// Checks that every sealed ordinal has a node or a job, and no other ordinal does.
     fn check_numbers(&mut self) {
         let sealed = self.conversation.tree_state.sealed.clone();
-        for (place, count) in sealed.iter().enumerate() {
-            let Some(level) = u8::try_from(place + 1).ok().and_then(Level::new) else { continue };
-            let there = |tree: &Self, ordinal| {
+        for (position, count) in sealed.iter().enumerate() {
+            let Some(level) = u8::try_from(position + 1).ok().and_then(Level::new) else {
+                continue;
+            };
+            let is_known = |tree: &Self, ordinal| {
                 tree.nodes.contains_key(&(level, ordinal))
                     || tree.planned.contains_key(&(level, ordinal))
             };
-            let missing: Vec<u32> = (0..*count).filter(|ordinal| !there(self, *ordinal)).collect();
+            let missing: Vec<u32> =
+                (0..*count).filter(|ordinal| !is_known(self, *ordinal)).collect();
             if let Some(first) = missing.first() {
-                let what = match missing.len() {
+                let description = match missing.len() {
                     1 => format!("level {level}: node {first} has neither content nor a job"),
-                    many => format!(
-                        "level {level}: {many} nodes have neither content nor a job, the first is {first}"
+                    n => format!(
+                        "level {level}: {n} nodes have neither content nor a job, the first is {first}"
                     ),
                 };
-                self.note(what);
+                self.report_problem(description);
             }
         }
         let keys: BTreeSet<_> = self.nodes.keys().chain(self.planned.keys()).copied().collect();
         for (level, ordinal) in keys {
             let count = sealed.get(usize::from(level.number()) - 1).copied().unwrap_or(0);
             if ordinal >= count {
-                self.note(format!("level {level}: number {ordinal} was never sealed"));
+                self.report_problem(format!("level {level}: number {ordinal} was never sealed"));
             }
         }
         let undone: Vec<_> = self
@@ -172,9 +177,12 @@ impl TreeCheck<'_> {
             .filter(|node| node.dirty)
             .map(|node| (node.level(), node.ordinal()))
             .collect();
-        for place in undone {
-            if !self.planned.contains_key(&place) {
-                self.note(format!("level {}: number {} is dirty and has no job", place.0, place.1));
+        for position in undone {
+            if !self.planned.contains_key(&position) {
+                self.report_problem(format!(
+                    "level {}: number {} is dirty and has no job",
+                    position.0, position.1
+                ));
             }
         }
     }
@@ -188,26 +196,26 @@ impl TreeCheck<'_> {
             }
         }
         let mut notes = Vec::new();
-        for place in children.keys() {
-            if !self.nodes.contains_key(place) && !self.planned.contains_key(place) {
+        for position in children.keys() {
+            if !self.nodes.contains_key(position) && !self.planned.contains_key(position) {
                 notes.push(format!(
                     "level {}: group {} has children but was never planned",
-                    place.0, place.1
+                    position.0, position.1
                 ));
             }
         }
-        let done = self.nodes.iter().map(|(place, node)| (place, &node.spec));
-        let wanted = self.planned.iter().map(|(place, task)| (place, *task));
-        for (place, task) in done.chain(wanted) {
+        let done = self.nodes.iter().map(|(position, node)| (position, &node.spec));
+        let planned = self.planned.iter().map(|(position, task)| (position, *task));
+        for (position, task) in done.chain(planned) {
             let Coverage::Nodes(ids) = &task.covers else { continue };
-            let (level, ordinal) = place;
-            let says: BTreeSet<NodeId> = ids.iter().cloned().collect();
-            let has = children.get(place).cloned().unwrap_or_default();
-            let dirty = self.nodes.get(place).is_some_and(|node| node.dirty);
-            if says != has && !dirty {
+            let (level, ordinal) = position;
+            let listed: BTreeSet<NodeId> = ids.iter().cloned().collect();
+            let has = children.get(position).cloned().unwrap_or_default();
+            let dirty = self.nodes.get(position).is_some_and(|node| node.dirty);
+            if listed != has && !dirty {
                 notes.push(format!(
                     "level {level}: group {ordinal} covers {} nodes and has {}",
-                    says.len(),
+                    listed.len(),
                     has.len()
                 ));
             }
@@ -224,10 +232,10 @@ impl TreeCheck<'_> {
         let mut windows: BTreeMap<ThreadName, BTreeMap<TextPosition, (Window, u32)>> =
             BTreeMap::new();
         let done = self.nodes.values().map(|node| &node.spec);
-        let wanted = self.planned.values().copied();
+        let planned = self.planned.values().copied();
         let mut overlaps = Vec::new();
         let mut seen = BTreeSet::new();
-        for task in done.chain(wanted) {
+        for task in done.chain(planned) {
             let Coverage::Messages(window) = &task.covers else { continue };
             if !seen.insert((task.level, task.ordinal)) {
                 continue;
@@ -238,7 +246,7 @@ impl TreeCheck<'_> {
             }
         }
         self.problems.append(&mut overlaps);
-        let mut ends: BTreeMap<ThreadName, TextPosition> = BTreeMap::new();
+        let mut covered_until: BTreeMap<ThreadName, TextPosition> = BTreeMap::new();
         let mut next = 0;
         loop {
             let page = reader.messages(key.id, Span::starting(MessageIdx(next), 1000))?;
@@ -246,15 +254,15 @@ impl TreeCheck<'_> {
             next = last.idx.0 + 1;
             for message in &page {
                 let of_thread = windows.get(&message.thread);
-                let end = ends.get(&message.thread).copied();
-                let reached =
+                let end = covered_until.get(&message.thread).copied();
+                let covered =
                     self.cover_message(of_thread, message.idx, message.chars, &message.thread, end);
-                ends.insert(message.thread.clone(), reached);
+                covered_until.insert(message.thread.clone(), covered);
             }
         }
         for (thread, from, last, _) in std::mem::take(&mut self.uncovered) {
             let run = if from.idx == last { from.to_string() } else { format!("{from}–{last}") };
-            self.note(format!("messages {run} of {thread} are in no window"));
+            self.report_problem(format!("messages {run} of {thread} are in no window"));
         }
         Ok(())
     }
@@ -266,13 +274,13 @@ impl TreeCheck<'_> {
         idx: MessageIdx,
         chars: u32,
         thread: &ThreadName,
-        reached: Option<TextPosition>,
+        covered: Option<TextPosition>,
     ) -> TextPosition {
-        let whole = TextPosition::after(idx);
+        let message_end = TextPosition::after(idx);
         // A window that began earlier covers this message or ends within it.
-        let mut at = match reached {
-            Some(reached) if reached >= whole => return reached,
-            Some(reached) if reached.idx == idx => reached,
+        let mut at = match covered {
+            Some(covered) if covered >= message_end => return covered,
+            Some(covered) if covered.idx == idx => covered,
             _ => TextPosition { idx, offset: 0 },
         };
         loop {
@@ -282,24 +290,27 @@ impl TreeCheck<'_> {
                 .filter(|(_, (window, _))| start(window));
             let Some((_, (window, ordinal))) = next else { break };
             if window.from < at && window.from.idx == at.idx {
-                self.note(format!("window {ordinal} of {thread} overlaps the one before at {at}"));
+                self.report_problem(format!(
+                    "window {ordinal} of {thread} overlaps the one before at {at}"
+                ));
             }
-            if window.until >= whole {
+            if window.until >= message_end {
                 return window.until;
             }
             at = window.until;
         }
-        let place = self.conversation.threads.iter().position(|other| other.name == *thread);
-        let open = place.and_then(|place| self.conversation.tree_state.windows.get(place)?.from());
+        let position = self.conversation.threads.iter().position(|other| other.name == *thread);
+        let open = position
+            .and_then(|position| self.conversation.tree_state.windows.get(position)?.from());
         if open.is_none_or(|open| open > at) && at.offset <= chars {
             match self.uncovered.last_mut() {
                 // Messages of other threads may lie between them.
-                Some((of, _, last, known)) if of == thread && *known == reached => {
-                    (*last, *known) = (idx, Some(whole));
+                Some((of, _, last, known)) if of == thread && *known == covered => {
+                    (*last, *known) = (idx, Some(message_end));
                 }
-                _ => self.uncovered.push((thread.clone(), at, idx, Some(whole))),
+                _ => self.uncovered.push((thread.clone(), at, idx, Some(message_end))),
             }
         }
-        whole
+        message_end
     }
 }

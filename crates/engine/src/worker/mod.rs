@@ -131,44 +131,44 @@ impl Worker {
     ) -> Result<WorkStats> {
         // A background worker checks after every commit, so the check must not start threads.
         let Some(first) = self.lease(scope)? else { return Ok(WorkStats::default()) };
-        let (worked, first) = (Mutex::new(WorkStats::default()), Mutex::new(Some(first)));
+        let (stats, first) = (Mutex::new(WorkStats::default()), Mutex::new(Some(first)));
         let running = AtomicBool::new(true);
         let settings = self.engine.work();
-        let first_error = thread::scope(|threads| {
-            let keeper =
-                threads.spawn(|| self.leases.renew_until_stopped(self.engine.store(), &running));
-            let work = || self.work(scope, after, &worked, &first, [&running, stop]);
-            let hands: Vec<_> =
-                (0..settings.concurrency.max(1)).map(|_| threads.spawn(work)).collect();
-            let ends: Vec<Result<()>> =
-                hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
+        let first_error = thread::scope(|scoped| {
+            let lease_thread =
+                scoped.spawn(|| self.leases.renew_until_stopped(self.engine.store(), &running));
+            let work = || self.work(scope, after, &stats, &first, [&running, stop]);
+            let workers: Vec<_> =
+                (0..settings.concurrency.max(1)).map(|_| scoped.spawn(work)).collect();
+            let results: Vec<Result<()>> =
+                workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked)).collect();
             running.store(false, Ordering::Release);
             self.engine.store().wake();
-            drop(keeper.join());
-            ends.into_iter().find_map(Result::err)
+            drop(lease_thread.join());
+            results.into_iter().find_map(Result::err)
         });
         match first_error {
             Some(error) => Err(error),
-            None => Ok(*lock(&worked)),
+            None => Ok(*lock(&stats)),
         }
     }
 
     /// Runs jobs in the background until the handle is dropped.
     pub fn spawn(self) -> WorkerHandle {
         let stop = Arc::new(AtomicBool::new(false));
-        let (leases, engine, asked) =
+        let (leases, engine, stop_requested) =
             (Arc::clone(&self.leases), self.engine.clone(), Arc::clone(&stop));
         let thread = thread::spawn(move || {
             let mut reindexing = ReindexQueue::new(&self);
-            while !asked.load(Ordering::Acquire) {
+            while !stop_requested.load(Ordering::Acquire) {
                 let revision = self.engine.store().revision();
                 // A store that has failed refuses every lease until it is reopened.
                 if self.engine.failure().is_some() {
                     self.engine.store().wait(revision, IDLE_POLL_INTERVAL);
                     continue;
                 }
-                let worked = self.run_until(&asked, &JobScope::default(), &|_, _| {});
-                if worked.is_err() || worked.is_ok_and(|worked| worked == WorkStats::default()) {
+                let stats = self.run_until(&stop_requested, &JobScope::default(), &|_, _| {});
+                if stats.is_err() || stats.is_ok_and(|stats| stats == WorkStats::default()) {
                     reindexing.step(&self.engine);
                     self.engine.store().wait(revision, IDLE_POLL_INTERVAL);
                 }
@@ -182,7 +182,7 @@ impl Worker {
         &self,
         scope: &JobScope,
         after: &(dyn Fn(&Job, &JobOutcome) + Sync),
-        worked: &Mutex<WorkStats>,
+        stats: &Mutex<WorkStats>,
         first: &Mutex<Option<Batch>>,
         [running, stop]: [&AtomicBool; 2],
     ) -> Result<()> {
@@ -208,16 +208,17 @@ impl Worker {
             let mut pause_ms = if remote { self.engine.work().batch_delay_ms } else { 0 };
             let (embeddings, others): (Vec<Job>, Vec<Job>) =
                 jobs.into_iter().partition(embed::is_embedding);
-            let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
-            for jobs in together.chain(others.into_iter().map(|job| vec![job])) {
-                let ran = self.run_paced(&engine, &jobs);
+            let batches = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
+            for jobs in batches.chain(others.into_iter().map(|job| vec![job])) {
+                let outcomes = self.run_paced(&engine, &jobs);
                 self.leases.remove(&engine, &jobs);
                 self.engine.store().wake();
-                let (ran, pause) = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
+                let (outcomes, pause) =
+                    outcomes.inspect_err(|_| running.store(false, Ordering::Release))?;
                 pause_ms = pause_ms.max(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
-                for (job, ran) in jobs.iter().zip(&ran) {
-                    match ran {
-                        JobOutcome::Done => lock(worked).done += 1,
+                for (job, outcome) in jobs.iter().zip(&outcomes) {
+                    match outcome {
+                        JobOutcome::Done => lock(stats).done += 1,
                         JobOutcome::Failed(ProviderError {
                             advice: RetryAdvice::Throttled(ms),
                             ..
@@ -225,10 +226,10 @@ impl Worker {
                             pause_ms = pause_ms.max(*ms);
                             continue;
                         }
-                        JobOutcome::Failed(_) => lock(worked).failed += 1,
+                        JobOutcome::Failed(_) => lock(stats).failed += 1,
                         JobOutcome::Stale => {}
                     }
-                    after(job, ran);
+                    after(job, outcome);
                 }
             }
             let until = Instant::now() + Duration::from_millis(pause_ms);
@@ -242,7 +243,7 @@ impl Worker {
     fn due(&self, scope: &JobScope, limit: usize) -> JobFilter {
         let heights = match (scope.only, scope.max_height) {
             (Some(only), _) => Some((only, only)),
-            (None, Some(most)) => Some((0, most)),
+            (None, Some(max_height)) => Some((0, max_height)),
             (None, None) => None,
         };
         let due = Some(self.engine.clock().now());
@@ -258,7 +259,7 @@ impl Worker {
             let jobs =
                 engine.store().lease(engine.tenant(), &filter, self.leases.worker(), sizes)?;
             self.leases.add(engine, &jobs);
-            kill_points::reach(KillPoint::Leased);
+            kill_points::check(KillPoint::Leased);
             Ok((!jobs.is_empty()).then(|| Batch { engine: engine.clone(), jobs }))
         };
         match self.tenants {
@@ -376,6 +377,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Result<()> {
-    let why = "a worker thread panicked; its jobs run again when their leases expire";
-    Err(Error::Invalid(treering_core::Invalid::new("worker", why)))
+    let reason = "a worker thread panicked; its jobs run again when their leases expire";
+    Err(Error::Invalid(treering_core::Invalid::new("worker", reason)))
 }

@@ -19,27 +19,27 @@ impl Worker {
         jobs: &[Job],
     ) -> Result<(Vec<JobOutcome>, Duration)> {
         let [Job { kind: JobKind::Summarize(task), conversation, .. }] = jobs else {
-            let ran = self.run_jobs(engine, jobs)?;
+            let outcomes = self.run_jobs(engine, jobs)?;
             end_updates_of(engine, jobs)?;
-            return Ok((ran, Duration::ZERO));
+            return Ok((outcomes, Duration::ZERO));
         };
         let (key, updates) = (engine.key(*conversation), engine.running_updates());
         let Some(pause) = updates.enter(&key) else {
-            let ran = self.run_jobs(engine, jobs)?;
+            let outcomes = self.run_jobs(engine, jobs)?;
             // An update may have begun while the job ran.
             end_updates_of(engine, jobs)?;
-            return Ok((ran, Duration::ZERO));
+            return Ok((outcomes, Duration::ZERO));
         };
-        let began = Instant::now();
-        let ran = self.run_jobs(engine, jobs);
-        let is_done = matches!(ran.as_deref(), Ok([JobOutcome::Done]));
-        let has_failed = matches!(ran.as_deref(), Err(_) | Ok([JobOutcome::Failed(_)]));
-        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let started = Instant::now();
+        let outcomes = self.run_jobs(engine, jobs);
+        let is_done = matches!(outcomes.as_deref(), Ok([JobOutcome::Done]));
+        let has_failed = matches!(outcomes.as_deref(), Err(_) | Ok([JobOutcome::Failed(_)]));
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let level = task.level.number();
         updates.leave(&key, is_done.then_some((level, ms)), has_failed);
-        let ran = ran?;
+        let outcomes = outcomes?;
         engine.end_finished_update(&key)?;
-        Ok((ran, pause))
+        Ok((outcomes, pause))
     }
 }
 
@@ -67,7 +67,7 @@ impl Engine {
             job: update.id,
             kind: JobEventKind::Updated,
             text: describe(&update, queue, dirty),
-            took_ms: Some(u64::try_from(update.took.as_millis()).unwrap_or(u64::MAX)),
+            took_ms: Some(u64::try_from(update.elapsed.as_millis()).unwrap_or(u64::MAX)),
         };
         self.commit_with(self.scope_of(key.id), move |_| {
             Ok((vec![Write::AddJobEvent(event.clone())], ()))
@@ -78,8 +78,8 @@ impl Engine {
 fn describe(update: &FinishedUpdate, queue: u32, dirty: f64) -> String {
     let levels = update.written.iter().enumerate().filter(|(_, (nodes, _))| *nodes > 0);
     let levels: Vec<String> = levels
-        .map(|(place, (nodes, ms))| {
-            format!("{nodes} at level {} ({} ms each)", place + 1, ms / u64::from(*nodes))
+        .map(|(index, (nodes, ms))| {
+            format!("{nodes} at level {} ({} ms each)", index + 1, ms / u64::from(*nodes))
         })
         .collect();
     let written = if levels.is_empty() { "none".to_owned() } else { levels.join(", ") };

@@ -40,15 +40,15 @@ impl Worker {
                 Some(Ok(finished)) => finish(engine, job, task, finished)?,
             }]);
         }
-        kill_points::reach(KillPoint::Read);
-        let ran = embed::run(engine, jobs)?;
-        kill_points::reach(KillPoint::Finished);
-        for (job, ran) in jobs.iter().zip(&ran) {
-            if let JobOutcome::Failed(error) = ran {
+        kill_points::check(KillPoint::Read);
+        let outcomes = embed::run(engine, jobs)?;
+        kill_points::check(KillPoint::Finished);
+        for (job, outcome) in jobs.iter().zip(&outcomes) {
+            if let JobOutcome::Failed(error) = outcome {
                 self.fail(engine, job, error.clone())?;
             }
         }
-        Ok(ran)
+        Ok(outcomes)
     }
 
     /// Writes the node of a task. Returns `None` if its input no longer exists.
@@ -57,14 +57,14 @@ impl Worker {
         let material =
             SummaryInput::read(&*engine.reader()?, &key, task, engine.long_message_cache())?;
         let Some(material) = material else { return Ok(None) };
-        kill_points::reach(KillPoint::Read);
+        kill_points::check(KillPoint::Read);
         let started = Instant::now();
         let written = summarize(engine, job, &material, &self.fallback_lock);
         let WrittenSummary { content, fidelity, by, note } = match written {
             Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),
         };
-        kill_points::reach(KillPoint::Written);
+        kill_points::check(KillPoint::Written);
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tokens = engine.tokenizer().count(&content.overview);
         let provenance = Provenance { by, at: engine.clock().now(), took_ms };
@@ -80,8 +80,8 @@ impl Worker {
         engine.commit_with(engine.scope_of(key.id), move |reader| {
             let mut writes = Vec::new();
             // A worker that released the job or lost its lease must not change it.
-            let held = reader.job(&job)?.filter(|job| job.is_leased_by(&name));
-            let Some(mut job) = held else { return Ok((writes, ())) };
+            let leased = reader.job(&job)?.filter(|job| job.is_leased_by(&name));
+            let Some(mut job) = leased else { return Ok((writes, ())) };
             job.fail(&failure, now, &retry);
             if let RetryAdvice::Throttled(_) = failure.advice {
                 writes.push(Write::PutJob(job));
@@ -113,8 +113,8 @@ fn finish(
     let (task, WrittenNode { node, note, unanswered }) = (task.clone(), finished);
     let (key, job, now) = (engine.key(job.conversation), job.clone(), engine.clock().now());
     let (owner, general) = (engine.clone(), engine.policy().clone());
-    kill_points::reach(KillPoint::Finishing);
-    let ran = engine.commit_with(engine.scope_of(key.id), move |reader| {
+    kill_points::check(KillPoint::Finishing);
+    let outcome = engine.commit_with(engine.scope_of(key.id), move |reader| {
         let mut writes = Vec::new();
         let stored = reader.job(&job)?;
         let (Some(mut job), Some(mut conversation)) = (stored, reader.conversation(key.id)?) else {
@@ -149,8 +149,8 @@ fn finish(
         writes.extend(follows);
         Ok((writes, JobOutcome::Done))
     })?;
-    kill_points::reach(KillPoint::Finished);
-    Ok(ran)
+    kill_points::check(KillPoint::Finished);
+    Ok(outcome)
 }
 
 /// Removes a job whose input no longer exists.

@@ -99,7 +99,7 @@ fn commit(folder: &Path, writes: Vec<Write>) {
 }
 
 fn append(engine: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
-    let about = NewConversation {
+    let new_conversation = NewConversation {
         external_id: Some(external_id(name)),
         title: Some(name.to_owned()),
         title_source: TitleSource::Source,
@@ -108,7 +108,7 @@ fn append(engine: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
         ..NewConversation::default()
     };
     let incoming = EntryBatch {
-        target: AppendTarget::FindOrCreate(about),
+        target: AppendTarget::FindOrCreate(new_conversation),
         entries,
         replay_detection: ReplayDetection::None,
     };

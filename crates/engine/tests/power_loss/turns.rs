@@ -40,9 +40,9 @@ impl Part {
 /// All parts of the turn with this label.
 fn parts_of(label: &str) -> Vec<Part> {
     let mut rng = Rng::for_part(0, label, 0);
-    let mut text = |about: &str, most_words: usize| {
+    let mut text = |topic: &str, max_words: usize| {
         let mut state = rng.next_u64();
-        format!("{label} {about} {}", sentence(&mut state, 3 + rng.below(most_words)))
+        format!("{label} {topic} {}", sentence(&mut state, 3 + rng.below(max_words)))
     };
     let mut parts = Vec::new();
     if label.starts_with("import") {
@@ -56,23 +56,23 @@ fn parts_of(label: &str) -> Vec<Part> {
         return parts;
     }
     // Some texts are longer than a database page.
-    let most_words = if label.ends_with('7') { 1500 } else { 60 };
-    parts.push(Part::Message(Role::User, text("asks", most_words)));
+    let max_words = if label.ends_with('7') { 1500 } else { 60 };
+    parts.push(Part::Message(Role::User, text("asks", max_words)));
     if label.ends_with(['2', '5']) {
         parts.push(Part::ToolCall { args: text("looks", 12), result: text("finds", 60) });
     }
-    parts.push(Part::Message(Role::Assistant, text("answers", most_words)));
+    parts.push(Part::Message(Role::Assistant, text("answers", max_words)));
     parts
 }
 
 /// The time of a turn, which increases with its number.
-fn moment(label: &str) -> Timestamp {
+fn time_of(label: &str) -> Timestamp {
     let number = label.rsplit('.').next().and_then(|number| number.parse::<i64>().ok());
     start().plus_micros(number.unwrap_or(0) * 60_000_000)
 }
 
 fn entry(label: &str, number: usize, part: Part) -> Entry {
-    let (at, thread) = (moment(label), ThreadName::main());
+    let (at, thread) = (time_of(label), ThreadName::main());
     let external_id = Some(external_id(&format!("{label}#{number}")));
     match part {
         Part::Message(role, text) => {
@@ -120,8 +120,8 @@ pub(crate) fn stored(engine: &Engine) -> BTreeSet<String> {
                         take(Part::Message(message.body.role, message.body.text.clone()));
                     }
                     ExportItem::ToolCall(tool) => take(Part::ToolCall {
-                        args: plain(&tool.call.args),
-                        result: plain(&tool.call.outcome.as_ref().unwrap().result),
+                        args: without_escapes(&tool.call.args),
+                        result: without_escapes(&tool.call.outcome.as_ref().unwrap().result),
                     }),
                     ExportItem::Thread(_)
                     | ExportItem::Conversation(_)
@@ -150,7 +150,7 @@ fn assert_in_order(turns: &[(String, Vec<Part>)]) {
 }
 
 /// The contents of a JSON string of plain words.
-fn plain(json: &Json) -> String {
+fn without_escapes(json: &Json) -> String {
     json.as_str().trim_matches('"').to_owned()
 }
 

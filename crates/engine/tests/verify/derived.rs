@@ -7,7 +7,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "an orphan",
         plant: "UPDATE nodes SET conversation = 99 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "store: node l1-36a9f44b37d522f9-20270115 belongs to no conversation of its tenant",
             "harbour: level 1: node 1 has neither content nor a job",
             "harbour: level 2: group 0 covers 2 nodes and has 1",
@@ -18,7 +18,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "a gap",
         plant: "DELETE FROM nodes WHERE conversation = 1 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "harbour: level 1: node 1 has neither content nor a job",
             "harbour: level 2: group 0 covers 2 nodes and has 1",
             "harbour: messages #2–#3 of main are in no window",
@@ -28,7 +28,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "a group is missing",
         plant: "DELETE FROM nodes WHERE conversation = 1 AND level = 2 AND ordinal = 0",
-        finds: &[
+        expected: &[
             "harbour: level 2: node 0 has neither content nor a job",
             "harbour: level 2: group 0 has children but was never planned",
         ],
@@ -37,7 +37,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "the children are gone",
         plant: "DELETE FROM nodes WHERE conversation = 1 AND level = 1 AND ordinal IN (2, 3)",
-        finds: &[
+        expected: &[
             "harbour: level 1: 2 nodes have neither content nor a job, the first is 2",
             "harbour: level 2: group 1 covers 2 nodes and has 0",
             "harbour: messages #4–#7 of main are in no window",
@@ -47,7 +47,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "a parent that does not exist",
         plant: "UPDATE nodes SET parent = 77 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "harbour: level 2: group 77 has children but was never planned",
             "harbour: level 2: group 0 covers 2 nodes and has 1",
         ],
@@ -56,7 +56,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "a parent that is no number",
         plant: "UPDATE nodes SET parent = -1 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 cannot be read: -1 is out of \
              range",
             "harbour: cannot be read further: -1 is out of range",
@@ -69,7 +69,7 @@ pub(super) const NODES: &[Damage] = &[
                 range_start, range_end, first_idx, until_idx, messages, turns, raw_chars, raw_tokens, \
                 source_chars, made_by, made_at, took_ms, chars, tokens, grounded, retained, checksum, \
                 task, content, invented FROM nodes WHERE conversation = 1 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node copy is corrupt: its checksum differs",
             "store: conversation harbour: node copy has sequence number 999, but the latest of its tenant \
              is 105",
@@ -80,14 +80,14 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "dirty without a job",
         plant: "UPDATE nodes SET dirty = 1 WHERE conversation = 1 AND level = 2 AND ordinal = 0",
-        finds: &["harbour: level 2: number 0 is dirty and has no job"],
+        expected: &["harbour: level 2: number 0 is dirty and has no job"],
         after_repair: Clean,
     },
     Damage {
         kind: "changed text",
         plant: "UPDATE nodes SET content = json_set(content, '$.overview', 'x') WHERE conversation = 1 \
                 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
@@ -96,7 +96,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "changed decisions",
         plant: "UPDATE nodes SET content = json_set(content, '$.decisions', json_array('x')) WHERE \
                 conversation = 1 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 is corrupt: its checksum differs",
             "harbour: no vector and no job to embed node l1-36a9f44b37d522f9-20270115",
         ],
@@ -105,7 +105,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "content that cannot be read",
         plant: "UPDATE nodes SET content = 'x' WHERE conversation = 1 AND level = 1 AND ordinal = 1",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 is corrupt: its checksum differs",
             "harbour: cannot be read further: expected value at line 1 column 1",
         ],
@@ -115,7 +115,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "a changed time",
         plant: "UPDATE nodes SET range_end = range_end + 1 WHERE conversation = 1 AND level = 2 AND \
                 ordinal = 0",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node l2-4203cb156e3fbd32-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
@@ -124,7 +124,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "changed figures",
         plant: "UPDATE nodes SET grounded = 0.5, tokens = 1 WHERE conversation = 1 AND level = 2 AND \
                 ordinal = 0",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node l2-4203cb156e3fbd32-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
@@ -132,7 +132,7 @@ pub(super) const NODES: &[Damage] = &[
     Damage {
         kind: "a sequence number of a message",
         plant: "UPDATE nodes SET seq = 1 WHERE conversation = 1 AND level = 2 AND ordinal = 0",
-        finds: &[
+        expected: &[
             "store: conversation harbour: node l2-4203cb156e3fbd32-20270115 has sequence number 1, which \
              a message also has",
         ],
@@ -146,13 +146,13 @@ pub(super) const JOBS: &[Damage] = &[
         plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
                 planned_at, work) SELECT tenant, 99, height, place, id, kind, state, moment, failures, \
                 planned_at, work FROM jobs WHERE kind = 0 AND place = 0",
-        finds: &["store: job 06c7242e3247 belongs to no conversation of its tenant"],
+        expected: &["store: job 06c7242e3247 belongs to no conversation of its tenant"],
         after_repair: Clean,
     },
     Damage {
         kind: "all are gone",
         plant: "DELETE FROM jobs",
-        finds: &[
+        expected: &[
             "quay: level 1: node 0 has neither content nor a job",
             "quay: messages #0–#3 of main are in no window",
             "quay: no vector and no job to embed turn 0",
@@ -165,7 +165,7 @@ pub(super) const JOBS: &[Damage] = &[
         plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
                 planned_at, work) SELECT tenant, conversation, height, place, zeroblob(16), kind, state, \
                 moment, failures, planned_at, work FROM jobs WHERE kind = 0 AND place = 0",
-        finds: &["quay: job 000000000000 does the same as job 06c7242e3247: embed turn 0"],
+        expected: &["quay: job 000000000000 does the same as job 06c7242e3247: embed turn 0"],
         after_repair: Clean,
     },
     Damage {
@@ -173,7 +173,7 @@ pub(super) const JOBS: &[Damage] = &[
         plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
                 planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
                 moment, failures, planned_at, '99' FROM jobs WHERE kind = 0 AND place = 0",
-        finds: &["quay: job 000000000000 has nothing to work on: embed turn 99"],
+        expected: &["quay: job 000000000000 has nothing to work on: embed turn 99"],
         after_repair: Clean,
     },
     Damage {
@@ -181,7 +181,7 @@ pub(super) const JOBS: &[Damage] = &[
         plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
                 planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
                 moment, failures, planned_at, '\"l1-gone\"' FROM jobs WHERE kind = 2",
-        finds: &["harbour: job 000000000000 has nothing to work on: embed node l1-gone"],
+        expected: &["harbour: job 000000000000 has nothing to work on: embed node l1-gone"],
         after_repair: Clean,
     },
     Damage {
@@ -189,7 +189,7 @@ pub(super) const JOBS: &[Damage] = &[
         plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
                 planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
                 moment, failures, planned_at, json_set(work, '$.ordinal', 99) FROM jobs WHERE kind = 1",
-        finds: &[
+        expected: &[
             "quay: job 000000000000 has nothing to work on: summarise messages #0–#3 (level 1)",
         ],
         after_repair: Clean,
@@ -197,7 +197,7 @@ pub(super) const JOBS: &[Damage] = &[
     Damage {
         kind: "another place than its work",
         plant: "UPDATE jobs SET place = 55 WHERE kind = 0 AND place = 0",
-        finds: &[
+        expected: &[
             "store: conversation quay: job 06c7242e3247 cannot be read: its payload names another place than the job",
         ],
         after_repair: Clean,
@@ -205,7 +205,7 @@ pub(super) const JOBS: &[Damage] = &[
     Damage {
         kind: "a kind that does not exist",
         plant: "UPDATE jobs SET kind = 9 WHERE kind = 0 AND place = 0",
-        finds: &[
+        expected: &[
             "store: conversation quay: job 06c7242e3247 cannot be read: no such kind of job",
             "quay: cannot be read further: no such kind of job",
         ],
@@ -217,19 +217,19 @@ pub(super) const LOG: &[Damage] = &[
     Damage {
         kind: "an orphan",
         plant: "UPDATE log SET conversation = 99 WHERE pk = 3",
-        finds: &["store: log line 3 belongs to no conversation of its tenant"],
+        expected: &["store: log line 3 belongs to no conversation of its tenant"],
         after_repair: Clean,
     },
     Damage {
         kind: "an event that does not exist",
         plant: "UPDATE log SET event = 42 WHERE pk = 3",
-        finds: &["store: conversation harbour: log line 3 cannot be read: no such event"],
+        expected: &["store: conversation harbour: log line 3 cannot be read: no such event"],
         after_repair: Clean,
     },
     Damage {
         kind: "a sequence number of a message",
         plant: "UPDATE log SET seq = 1 WHERE pk = 3",
-        finds: &[
+        expected: &[
             "store: conversation harbour: log line 3 has sequence number 1, which a message also has",
         ],
         after_repair: Clean,
@@ -237,7 +237,7 @@ pub(super) const LOG: &[Damage] = &[
     Damage {
         kind: "a sequence number beyond the counter",
         plant: "UPDATE log SET seq = 999 WHERE pk = 3",
-        finds: &[
+        expected: &[
             "store: conversation harbour: log line 3 has sequence number 999, but the latest of its \
              tenant is 105",
         ],
@@ -249,7 +249,7 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "an orphan",
         plant: "UPDATE vectors SET model = 99 WHERE pk = 4",
-        finds: &[
+        expected: &[
             "store: tenant default: vector 99daf67c2898 belongs to no model of its tenant",
             "harbour: no vector and no job to embed turn 1",
         ],
@@ -258,13 +258,13 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "one is missing",
         plant: "DELETE FROM vectors WHERE pk = 4",
-        finds: &["harbour: no vector and no job to embed turn 1"],
+        expected: &["harbour: no vector and no job to embed turn 1"],
         after_repair: Clean,
     },
     Damage {
         kind: "a broken length",
         plant: "UPDATE vectors SET vector = zeroblob(3) WHERE pk = 4",
-        finds: &[
+        expected: &[
             "store: tenant default: vector 99daf67c2898 of model bags cannot be read: its length is invalid",
             "harbour: cannot be read further: a vector of invalid length",
         ],
@@ -273,7 +273,7 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "another number of dimensions",
         plant: "UPDATE vectors SET vector = zeroblob(8) WHERE pk = 4",
-        finds: &[
+        expected: &[
             "store: tenant default: vector 99daf67c2898 of model bags has a different number of dimensions than the others",
         ],
         after_repair: Clean,
@@ -281,7 +281,7 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "a sequence number of a message",
         plant: "UPDATE vectors SET seq = 1 WHERE pk = 4",
-        finds: &[
+        expected: &[
             "store: tenant default: vector 99daf67c2898 of model bags has sequence number 1, which a \
              message also has",
         ],
@@ -292,7 +292,7 @@ pub(super) const VECTORS: &[Damage] = &[
         plant: "INSERT INTO vector_models (tenant, model) VALUES (1, 'old'); INSERT INTO vectors (tenant, \
                 seq, model, hash, vector) VALUES (1, 106, last_insert_rowid(), zeroblob(16), \
                 zeroblob(8)); UPDATE tenants SET seq = 106 WHERE pk = 1",
-        finds: &[
+        expected: &[
             "store: tenant default: model old has vectors but is neither the current model nor the next one",
         ],
         after_repair: Clean,
@@ -300,13 +300,13 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "a model without a tenant",
         plant: "INSERT INTO vector_models (tenant, model) VALUES (99, 'old')",
-        finds: &["store: model old belongs to no tenant"],
+        expected: &["store: model old belongs to no tenant"],
         after_repair: Clean,
     },
     Damage {
         kind: "no word of which model is in use",
         plant: "DELETE FROM vector_indexes WHERE tenant = 1",
-        finds: &[
+        expected: &[
             "store: tenant default: model bags has vectors but is neither the current model nor the next one",
         ],
         after_repair: Clean,
@@ -314,13 +314,13 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "an index without a tenant",
         plant: "INSERT INTO vector_indexes VALUES (99, 'old', NULL, 0)",
-        finds: &["store: the vector index belongs to no tenant"],
+        expected: &["store: the vector index belongs to no tenant"],
         after_repair: Clean,
     },
     Damage {
         kind: "an index that is further than the feed",
         plant: "UPDATE vector_indexes SET next_model = 'new', next_seq = 999 WHERE tenant = 2",
-        finds: &[
+        expected: &[
             "store: tenant acme: the index of model new is recorded as built up to sequence number 999, but \
              the latest is 37",
         ],
@@ -333,19 +333,19 @@ pub(super) const TABLES: &[Damage] = &[
     Damage {
         kind: "an index is missing",
         plant: "DROP INDEX nodes_parent",
-        finds: &["store: the index nodes_parent is missing"],
+        expected: &["store: the index nodes_parent is missing"],
         after_repair: Clean,
     },
     Damage {
         kind: "a trigger of other hands",
         plant: "CREATE TRIGGER other AFTER INSERT ON messages BEGIN DELETE FROM messages; END",
-        finds: &["store: the trigger other does not belong to this program"],
+        expected: &["store: the trigger other does not belong to this program"],
         after_repair: Same,
     },
     Damage {
         kind: "a table is missing",
         plant: "DROP TABLE spend",
-        finds: &[
+        expected: &[
             "store: the index spend_conversation is missing",
             "store: the table spend is missing",
         ],
@@ -364,7 +364,7 @@ pub(super) const TABLES: &[Damage] = &[
                 kind, state, moment, failures, planned_at, work) SELECT pk, tenant, conversation, \
                 height, place, id, kind, state, moment, failures, planned_at, work FROM copy; DROP TABLE \
                 copy; CREATE INDEX jobs_height ON jobs (tenant, height)",
-        finds: &[
+        expected: &[
             "store: the table jobs differs from the one that this version creates",
             "store: conversation harbour: job f0900822d098 has the same height, place, id as another job",
             "harbour: job f0900822d098 does the same as job f0900822d098: embed node \

@@ -24,7 +24,7 @@ struct Damage {
     /// The SQL statements that cause it.
     plant: &'static str,
     /// The problems that `verify` reports.
-    finds: &'static [&'static str],
+    expected: &'static [&'static str],
     after_repair: AfterRepair,
 }
 
@@ -38,18 +38,18 @@ enum AfterRepair {
 
 /// Plants each damage in its own store, and compares every sentence.
 fn check(table: &str, damages: &[Damage]) {
-    for Damage { kind, plant, finds, after_repair } in damages {
+    for Damage { kind, plant, expected, after_repair } in damages {
         let home = sample_store();
         let file = home.path().join(EmbeddedStore::FILE);
         execute(&file, plant).unwrap();
         let engine = sample::open(home.path());
-        assert_eq!(problems(&engine), *finds, "{table}: {kind}");
+        assert_eq!(problems(&engine), *expected, "{table}: {kind}");
         let before = ground_truth(&file);
         engine.repair().unwrap();
         work(&engine);
         let left = match after_repair {
             AfterRepair::Clean => &[][..],
-            AfterRepair::Same => finds,
+            AfterRepair::Same => expected,
             AfterRepair::Only(left) => left,
         };
         assert_eq!(problems(&engine), *left, "{table}: {kind}, after the repair");
@@ -102,7 +102,7 @@ fn ground_truth(file: &Path) -> Vec<String> {
             connection.prepare(&format!("SELECT * FROM {table} ORDER BY pk")).unwrap();
         let columns = statement.column_count();
         let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
-            (0..columns).map(|place| Ok(format!("{:?}|", row.get_ref(place)?))).collect()
+            (0..columns).map(|column| Ok(format!("{:?}|", row.get_ref(column)?))).collect()
         };
         rows.extend(statement.query_map([], read).unwrap().map(Result::unwrap));
     }

@@ -73,18 +73,18 @@ impl LoadedEncoder {
             std::fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"))
         };
         let sums = String::from_utf8_lossy(&file(CHECKSUMS)?).into_owned();
-        let whole = |name: &str| {
+        let read_file = |name: &str| {
             let bytes = file(name)?;
             match sums.lines().any(|line| line == format!("{}  {name}", blake3::hash(&bytes))) {
                 true => Ok(bytes),
                 false => Err(format!("{name} is damaged")),
             }
         };
-        let pieces = String::from_utf8(whole(VOCABULARY)?).ok();
+        let pieces = String::from_utf8(read_file(VOCABULARY)?).ok();
         let vocabulary = pieces.as_deref().and_then(Vocabulary::read);
         let vocabulary = vocabulary.ok_or_else(|| format!("{VOCABULARY} is not a vocabulary"))?;
         let network =
-            Network::read(whole(MODEL)?).map_err(|reason| format!("{MODEL}: {reason}"))?;
+            Network::read(read_file(MODEL)?).map_err(|reason| format!("{MODEL}: {reason}"))?;
         Ok(Self { vocabulary, network })
     }
 

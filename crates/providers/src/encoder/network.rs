@@ -18,10 +18,10 @@ impl Network {
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, String> {
         let model = ModelOptions::with_all_ops().prepack_weights(true).load(bytes);
         let model = model.map_err(|error| error.to_string())?;
-        let place = |name: &str| model.node_id(name).map_err(|error| error.to_string());
+        let node_id = |name: &str| model.node_id(name).map_err(|error| error.to_string());
         let (pieces, mask, kinds) =
-            (place("input_ids")?, place("attention_mask")?, place("token_type_ids")?);
-        let output = place("last_hidden_state")?;
+            (node_id("input_ids")?, node_id("attention_mask")?, node_id("token_type_ids")?);
+        let output = node_id("last_hidden_state")?;
         Ok(Self { model, pieces, mask, kinds, output })
     }
 
@@ -32,8 +32,8 @@ impl Network {
         let shape = [texts.len(), longest];
         let at = |[row, column]: [usize; 2]| texts[row].get(column);
         let pieces =
-            NdTensor::from_fn(shape, |place| at(place).map_or(0, |piece| i32::from(*piece)));
-        let mask = NdTensor::from_fn(shape, |place| i32::from(at(place).is_some()));
+            NdTensor::from_fn(shape, |position| at(position).map_or(0, |piece| i32::from(*piece)));
+        let mask = NdTensor::from_fn(shape, |position| i32::from(at(position).is_some()));
         let kinds = NdTensor::<i32, 2>::zeros(shape);
         let inputs: Vec<(NodeId, ValueOrView<'_>)> = vec![
             (self.pieces, pieces.view().into()),

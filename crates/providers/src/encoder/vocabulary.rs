@@ -21,27 +21,28 @@ impl Vocabulary {
             Some((piece.as_bytes().into(), u16::try_from(number).ok()?))
         };
         let numbers = pieces.map(numbered).collect::<Option<HashMap<Box<[u8]>, u16>>>()?;
-        let mark = |name: &str| numbers.get(name.as_bytes()).copied();
-        let (start, end, unknown) = (mark("[CLS]")?, mark("[SEP]")?, mark("[UNK]")?);
+        let special_token = |name: &str| numbers.get(name.as_bytes()).copied();
+        let (start, end, unknown) =
+            (special_token("[CLS]")?, special_token("[SEP]")?, special_token("[UNK]")?);
         Some(Self { numbers, start, end, unknown })
     }
 
-    /// The ids of a text's pieces between the start and end markers, at most `most` in total.
+    /// The ids of a text's pieces between the start and end markers, at most `max_tokens` in total.
     /// Empty if the text has no piece.
-    pub(super) fn numbers(&self, text: &str, most: usize) -> Vec<u16> {
+    pub(super) fn numbers(&self, text: &str, max_tokens: usize) -> Vec<u16> {
         let mut numbers = vec![self.start];
         let mut cutter = WordPiece::new(self);
         // Word by word, to stop early in a long text.
         for word in text.split([' ', '\t', '\n', '\r']) {
             cutter.each_piece(word, |piece| numbers.push(piece.unwrap_or(self.unknown)));
-            if numbers.len() >= most {
+            if numbers.len() >= max_tokens {
                 break;
             }
         }
         if numbers.len() == 1 {
             return Vec::new();
         }
-        numbers.truncate(most - 1);
+        numbers.truncate(max_tokens - 1);
         numbers.push(self.end);
         numbers
     }

@@ -40,10 +40,11 @@ impl CallFailure {
                 "the environment variable {variable} contains no API key; set it, then run `treering update`"
             )),
             Self::Transport(error) => of_transport(error),
-            Self::Broken(why) => ProviderError::transient(why),
+            Self::Broken(reason) => ProviderError::transient(reason),
             Self::Status { status, text, retry_after_ms, request_id } => {
-                let (words, asked) = (words(text), retry_after_ms.or_else(|| retry_delay(text)));
-                let advice = advice(*status, &words, asked);
+                let (words, retry_after) =
+                    (words(text), retry_after_ms.or_else(|| retry_delay(text)));
+                let advice = advice(*status, &words, retry_after);
                 ProviderError::new(format!("{status}: {words} (request {request_id})"), advice)
             }
         }

@@ -157,12 +157,12 @@ impl Client {
         Ok(HttpAnswer { body, redacted })
     }
 
-    /// Posts JSON and passes the lines of the answer to `hear` as they arrive, until `hear`
+    /// Posts JSON and passes the lines of the answer to `on_line` as they arrive, until `on_line`
     /// returns `true`. An answer that ends earlier is an error.
     pub(crate) fn post_lines(
         &self,
         call: HttpCall,
-        hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
+        on_line: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
     ) -> Result<Redactions, CallError> {
         let (response, redacted) = self.send(call)?;
         let failure = |failure: CallFailure| self.broken_off(&failure, &redacted);
@@ -174,11 +174,11 @@ impl Client {
                 Some(Err(error)) => return Err(failure(CallFailure::Transport(error.into()))),
                 None => return Err(failure(CallFailure::Broken("the stream was cut off".into()))),
             };
-            match hear(line.trim_end()) {
+            match on_line(line.trim_end()) {
                 Ok(true) => return Ok(redacted),
                 Ok(false) => {}
                 Err(error) => {
-                    let reason = self.naming(&error.reason);
+                    let reason = self.with_provider_name(&error.reason);
                     let call = FailedCall { is_charged: true, redacted, ..FailedCall::default() };
                     let error = ProviderError::new(reason, error.advice).with_call(call);
                     return Err(CallError { error, status: None });
@@ -188,8 +188,8 @@ impl Client {
     }
 
     /// The error for an unusable answer.
-    pub(crate) fn unusable(&self, why: &str) -> ProviderError {
-        self.refused(&CallFailure::Broken(why.to_owned())).error
+    pub(crate) fn unusable(&self, reason: &str) -> ProviderError {
+        self.refused(&CallFailure::Broken(reason.to_owned())).error
     }
 
     /// Redacts and sends a call. An error lists the redactions made in the sent request.
@@ -226,7 +226,7 @@ impl Client {
         let id = format!("treering-{run:x}-{}", calls.fetch_add(1, Ordering::Relaxed));
         let body = call.body.to_string();
         let url = format!("{}{}", endpoint.base_url, call.path);
-        let mut tries = 0;
+        let mut attempts = 0;
         let mut response = loop {
             let mut request = agent.post(&url).header("content-type", "application/json");
             request = request.header("x-client-request-id", &id);
@@ -235,10 +235,12 @@ impl Client {
             }
             match request.send(&body) {
                 Ok(response) => break response,
-                Err(error) if tries < QUICK_RETRIES && failure::is_broken_connection(&error) => {
-                    let jitter = (run ^ tries.wrapping_mul(7919)) % QUICK_PAUSE_MS;
-                    thread::sleep(Duration::from_millis((QUICK_PAUSE_MS << (2 * tries)) + jitter));
-                    tries += 1;
+                Err(error) if attempts < QUICK_RETRIES && failure::is_broken_connection(&error) => {
+                    let jitter = (run ^ attempts.wrapping_mul(7919)) % QUICK_PAUSE_MS;
+                    thread::sleep(Duration::from_millis(
+                        (QUICK_PAUSE_MS << (2 * attempts)) + jitter,
+                    ));
+                    attempts += 1;
                 }
                 Err(error) => return Err(CallFailure::Transport(error)),
             }
@@ -247,7 +249,7 @@ impl Client {
             return Ok(response);
         }
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
-        let given = header("x-request-id").or_else(|| header("request-id"));
+        let server_id = header("x-request-id").or_else(|| header("request-id"));
         let retry_after =
             header("retry-after-ms").or_else(|| header("retry-after").map(|value| value + " s"));
         let status = response.status().as_u16();
@@ -259,20 +261,20 @@ impl Client {
             text: text.unwrap_or_default(),
             retry_after_ms: retry_after
                 .and_then(|value| retry_after::millis(&value, SystemTime::now())),
-            request_id: given.unwrap_or(id),
+            request_id: server_id.unwrap_or(id),
         })
     }
 
     fn refused(&self, failure: &CallFailure) -> CallError {
         let mut error = failure.to_error();
-        error.reason = self.naming(&error.reason);
+        error.reason = self.with_provider_name(&error.reason);
         let status =
             if let CallFailure::Status { status, .. } = failure { Some(*status) } else { None };
         CallError { error, status }
     }
 
     /// Prefixes a reason with the provider's name, and removes the key and other secrets.
-    fn naming(&self, reason: &str) -> String {
+    fn with_provider_name(&self, reason: &str) -> String {
         let endpoint = self.endpoint();
         let reason = match &endpoint.key {
             Some(key) if !key.0.is_empty() => reason.replace(&key.0, "[key]"),

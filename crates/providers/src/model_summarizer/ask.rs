@@ -40,8 +40,8 @@ pub(super) fn instructions(prompt: &str, request: &SummaryRequest) -> String {
         SummaryLength::Keep(_) => {
             format!("Write an overview of about {} characters.", target_chars(request))
         }
-        SummaryLength::Sentences(least, most) => {
-            format!("Write an overview of {least} to {most} sentences.")
+        SummaryLength::Sentences(min, max) => {
+            format!("Write an overview of {min} to {max} sentences.")
         }
     };
     let no_repeats = if request.deduplicate { " Do not repeat yourself." } else { "" };
@@ -59,8 +59,8 @@ pub(super) fn source(request: &SummaryRequest) -> String {
     for passage in &request.passages {
         add(&mut text, passage);
     }
-    let mark = &ContentHash::of_fields(&[text.as_bytes()]).to_string()[..12];
-    format!("<conversation {mark}>\n{text}</conversation {mark}>")
+    let boundary = &ContentHash::of_fields(&[text.as_bytes()]).to_string()[..12];
+    format!("<conversation {boundary}>\n{text}</conversation {boundary}>")
 }
 
 /// The session that the passages come from, in the words of the level.
@@ -96,9 +96,9 @@ fn context(request: &SummaryRequest) -> String {
 }
 
 /// The message that asks for a second attempt after an unusable answer.
-pub(super) fn again(why: &str) -> String {
+pub(super) fn again(reason: &str) -> String {
     format!(
-        "Your answer cannot be used: {why}. Write it again, using only the conversation above: one JSON object with the \
+        "Your answer cannot be used: {reason}. Write it again, using only the conversation above: one JSON object with the \
          fields listed above, and no name, number, date or path that is not in the conversation."
     )
 }
@@ -107,15 +107,15 @@ pub(super) fn again(why: &str) -> String {
 pub(super) fn max_tokens(request: &SummaryRequest) -> u32 {
     let chars = match request.length {
         SummaryLength::Keep(_) => target_chars(request),
-        SummaryLength::Sentences(_, most) => u64::from(most) * 200,
+        SummaryLength::Sentences(_, max) => u64::from(max) * 200,
     };
     u32::try_from(chars * 2 / 3 + 200).unwrap_or(u32::MAX).min(16_000)
 }
 
 fn target_chars(request: &SummaryRequest) -> u64 {
     match request.length {
-        SummaryLength::Keep(share) => {
-            (request.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as u64
+        SummaryLength::Keep(ratio) => {
+            (request.chars() as f64 * f64::from(ratio.clamp(0.0, 1.0))) as u64
         }
         SummaryLength::Sentences(..) => 0,
     }

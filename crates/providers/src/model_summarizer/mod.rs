@@ -36,18 +36,18 @@ impl ModelSummarizer {
         Self { chat, temperature, prompts }
     }
 
-    fn request(&self, brief: &SummaryRequest) -> ChatRequest {
+    fn request(&self, summary_request: &SummaryRequest) -> ChatRequest {
         let prompt = self
             .prompts
-            .get(&brief.strategy)
-            .map_or_else(|| prompt::text(brief.strategy), String::as_str);
+            .get(&summary_request.strategy)
+            .map_or_else(|| prompt::text(summary_request.strategy), String::as_str);
         let messages = vec![
-            ChatMessage::new(Role::System, ask::instructions(prompt, brief)),
-            ChatMessage::new(Role::User, ask::source(brief)),
+            ChatMessage::new(Role::System, ask::instructions(prompt, summary_request)),
+            ChatMessage::new(Role::User, ask::source(summary_request)),
         ];
         ChatRequest {
             schema: ask::schema(),
-            max_tokens: Some(ask::max_tokens(brief)),
+            max_tokens: Some(ask::max_tokens(summary_request)),
             temperature: Some(self.temperature),
             ..ChatRequest::new(messages)
         }
@@ -63,40 +63,41 @@ impl Summarizer for ModelSummarizer {
         self.chat.is_remote()
     }
 
-    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
-        self.summarize_metered(brief, &Unmetered)
+    fn summarize(&self, summary_request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+        self.summarize_metered(summary_request, &Unmetered)
     }
 
     fn summarize_metered(
         &self,
-        brief: &SummaryRequest,
+        summary_request: &SummaryRequest,
         meter: &dyn Meter,
     ) -> Result<NodeContent, ProviderError> {
         let chat = Metered { chat: &*self.chat, meter };
-        let source = brief.facts();
-        let mut request = self.request(brief);
+        let source = summary_request.facts();
+        let mut request = self.request(summary_request);
         let reply = chat.complete(&request)?;
-        let why = match take(&reply, read::content(&reply.text), brief, source) {
+        let rejection = match take(&reply, read::content(&reply.text), summary_request, source) {
             Ok(content) => return Ok(content),
-            Err(why) => why,
+            Err(reason) => reason,
         };
         request.messages.extend([
             ChatMessage::new(Role::Assistant, preview(&reply.text, ask::QUOTED_CHARS)),
-            ChatMessage::new(Role::User, ask::again(&why)),
+            ChatMessage::new(Role::User, ask::again(&rejection)),
         ]);
         if reply.finish_reason == FinishReason::Truncated {
-            request.max_tokens = request.max_tokens.map(|most| most * 2);
+            request.max_tokens = request.max_tokens.map(|limit| limit * 2);
         }
         let second = chat.complete(&request)?;
         // An answer that is truncated even at twice the limit may still contain a usable part.
-        let take_part =
-            |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text), brief, source);
-        let taken = take(&second, read::content(&second.text), brief, source);
-        taken
+        let take_part = |reply: &ChatReply| {
+            take(reply, read::content_of_cut(&reply.text), summary_request, source)
+        };
+        let accepted = take(&second, read::content(&second.text), summary_request, source);
+        accepted
             .or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again))
             .map_err(|again| {
                 let reason = format!(
-                    "{} wrote no usable summary: {why}; second attempt: {again}",
+                    "{} wrote no usable summary: {rejection}; second attempt: {again}",
                     self.name()
                 );
                 ProviderError::new(reason, RetryAdvice::UseFallback)
@@ -107,20 +108,20 @@ impl Summarizer for ModelSummarizer {
 /// Validates an answer. The error says why it is unusable.
 fn take(
     reply: &ChatReply,
-    said: Option<NodeContent>,
-    brief: &SummaryRequest,
+    parsed: Option<NodeContent>,
+    summary_request: &SummaryRequest,
     source: &Facts,
 ) -> Result<NodeContent, String> {
     if reply.finish_reason == FinishReason::Declined {
         return Err(format!("the model declined: {:?}", preview(&reply.text, 80)));
     }
-    let Some(mut content) = said else {
-        let why = if reply.finish_reason == FinishReason::Truncated {
+    let Some(mut content) = parsed else {
+        let reason = if reply.finish_reason == FinishReason::Truncated {
             "the answer was too long and was cut off"
         } else {
             "the answer has no summary"
         };
-        return Err(why.to_owned());
+        return Err(reason.to_owned());
     };
     let is_grounded = |item: &String| source.partition_known(&Facts::of(item)).1.is_empty();
     let points = [
@@ -134,9 +135,10 @@ fn take(
         list.retain(is_grounded);
     }
     // Facts are extracted from the source, not requested from the model.
-    lists::facts(brief, source, &mut content);
+    lists::facts(summary_request, source, &mut content);
     content.tags = lists::tags(&content);
-    acceptance::accept(&content, source, brief.chars()).map_err(|unusable| unusable.to_string())?;
+    acceptance::accept(&content, source, summary_request.chars())
+        .map_err(|unusable| unusable.to_string())?;
     Ok(content)
 }
 

@@ -23,7 +23,7 @@ pub(super) fn content_of_cut(answer: &str) -> Option<NodeContent> {
 
 /// Closes truncated JSON after its last complete value.
 fn closed(text: &str) -> Option<String> {
-    let (mut open, mut whole) = (Vec::new(), None);
+    let (mut open, mut last_complete) = (Vec::new(), None);
     let (mut is_string, mut is_escaped) = (false, false);
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -34,11 +34,11 @@ fn closed(text: &str) -> Option<String> {
             b'{' => open.push('}'),
             b'[' => open.push(']'),
             b'}' | b']' => drop(open.pop()),
-            b',' => whole = Some((at, open.clone())),
+            b',' => last_complete = Some((at, open.clone())),
             _ => {}
         }
     }
-    let (until, open) = whole?;
+    let (until, open) = last_complete?;
     Some(text[..until].chars().chain(open.into_iter().rev()).collect())
 }
 
@@ -186,21 +186,21 @@ fn without_marker(line: &str) -> &str {
 /// The heading in a line: its title, its meaning, and the rest of the line.
 fn heading(line: &str) -> Option<(&str, Heading, &str)> {
     let is_mark = |c: char| "#*-_ ".contains(c);
-    let bare = line.trim_start_matches(is_mark);
+    let unmarked = line.trim_start_matches(is_mark);
     let is_marked = line.starts_with(['#', '*', '-']);
-    let (title, rest) = match bare.split_once(':') {
+    let (title, rest) = match unmarked.split_once(':') {
         Some((title, rest)) => (title, rest),
-        None if is_marked => (bare, ""),
+        None if is_marked => (unmarked, ""),
         None => return None,
     };
     let title = title.trim_matches(|c| is_mark(c) || c == ':');
-    let own = prompt::section(title)
+    let known_section = prompt::section(title)
         .and_then(|section| Some((section.heading, Heading::Section(*section.parts.first()?))));
     let other = || {
         let is = |(word, _): &&(&str, Heading)| word.eq_ignore_ascii_case(title);
         OTHER_HEADINGS.iter().find(is).map(|(_, heading)| (title, *heading))
     };
-    let (title, meaning) = own.or_else(other)?;
+    let (title, meaning) = known_section.or_else(other)?;
     Some((title, meaning, rest.trim_start_matches(['*', '_']).trim()))
 }
 

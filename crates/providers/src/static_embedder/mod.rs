@@ -82,9 +82,10 @@ mod tests {
 
     #[test]
     fn similar_sentences_have_similar_embeddings() {
-        let near = cosine("The cat sat on the mat.", "A kitten lay on the rug.");
-        let far = cosine("The cat sat on the mat.", "Quarterly revenue rose by nine percent.");
-        assert!(near > far + 0.2, "{near} against {far}");
+        let similar = cosine("The cat sat on the mat.", "A kitten lay on the rug.");
+        let unrelated =
+            cosine("The cat sat on the mat.", "Quarterly revenue rose by nine percent.");
+        assert!(similar > unrelated + 0.2, "{similar} against {unrelated}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Table {
     slots: &'static [[u8; 2]],
-    ends: &'static [[u8; 4]],
+    word_ends: &'static [[u8; 4]],
     scales: &'static [[u8; 4]],
     texts: &'static [u8],
     rows: &'static [[u8; DIMS]],
@@ -47,13 +47,13 @@ impl Table {
         let slots = u32::from_le_bytes(head[3]) as usize;
         assert!(slots.is_power_of_two() && slots > rows, "no free slot");
         let (slots, bytes) = bytes.split_at(slots * 2);
-        let (ends, bytes) = bytes.split_at(rows * 4);
+        let (word_ends, bytes) = bytes.split_at(rows * 4);
         let (scales, bytes) = bytes.split_at(rows * 4);
         let (texts, bytes) = bytes.split_at(u32::from_le_bytes(head[4]) as usize);
         assert!(bytes.len() == rows * DIMS, "truncated table");
         Self {
             slots: slots.as_chunks().0,
-            ends: ends.as_chunks().0,
+            word_ends: word_ends.as_chunks().0,
             scales: scales.as_chunks().0,
             texts,
             rows: bytes.as_chunks().0,
@@ -69,7 +69,7 @@ impl Table {
     }
 
     fn text(&self, row: u16) -> &[u8] {
-        let end = |row: usize| u32::from_le_bytes(self.ends[row]) as usize;
+        let end = |row: usize| u32::from_le_bytes(self.word_ends[row]) as usize;
         let row = usize::from(row);
         &self.texts[if row == 0 { 0 } else { end(row - 1) }..end(row)]
     }

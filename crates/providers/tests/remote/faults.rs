@@ -9,7 +9,7 @@ use treering_providers::http::Client;
 use treering_providers::remote::{self, ApiProtocol};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
-use super::{Till, chat, embedder, endpoint, fixture, question};
+use super::{UsageMeter, chat, embedder, endpoint, fixture, question};
 
 const WIRES: [ApiProtocol; 5] = [
     ApiProtocol::OpenAi,
@@ -23,8 +23,8 @@ const WIRES: [ApiProtocol; 5] = [
 const VECTOR_WIRES: [ApiProtocol; 3] =
     [ApiProtocol::OpenAi, ApiProtocol::Gemini, ApiProtocol::Ollama];
 
-fn complete(wire: ApiProtocol, act: ScriptedResponse) -> ProviderError {
-    let server = FaultServer::start([act]);
+fn complete(wire: ApiProtocol, response: ScriptedResponse) -> ProviderError {
+    let server = FaultServer::start([response]);
     chat(wire, &server).complete(&question()).unwrap_err()
 }
 
@@ -82,13 +82,13 @@ fn a_hanging_provider_times_out_and_its_input_is_charged() {
     }
     for wire in VECTOR_WIRES {
         let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(20))]);
-        let till = Till::default();
-        let error = embedder(wire, &server, Some(3)).embed_metered(&["one"], &till).unwrap_err();
+        let meter = UsageMeter::default();
+        let error = embedder(wire, &server, Some(3)).embed_metered(&["one"], &meter).unwrap_err();
         assert!(
             error.advice == RetryAdvice::Retry && error.reason.contains("timed out"),
             "{error}"
         );
-        assert_eq!(till.0.into_inner().unwrap().0, Usage::for_call(1, 0));
+        assert_eq!(meter.0.into_inner().unwrap().0, Usage::for_call(1, 0));
     }
 }
 
@@ -100,18 +100,21 @@ fn a_broken_connection_is_retried_at_once() {
         ScriptedResponse::json(&fixture("openai-chat.json")),
     ]);
     assert!(chat(ApiProtocol::OpenAi, &server).complete(&question()).is_ok());
-    let asked = server.asked();
-    assert_eq!(asked.len(), 3);
-    assert_eq!(asked[0].header("x-client-request-id"), asked[2].header("x-client-request-id"));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    assert_eq!(
+        requests[0].header("x-client-request-id"),
+        requests[2].header("x-client-request-id")
+    );
     let error = complete(ApiProtocol::OpenAi, ScriptedResponse::Disconnect);
     assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
 }
 
 #[test]
 fn an_unreachable_server_is_a_transient_error() {
-    let mut nowhere = endpoint(&FaultServer::start([]));
-    nowhere.base_url = "http://127.0.0.1:9".into();
-    let error = remote::chat(ApiProtocol::OpenAi, Client::new(nowhere), "m")
+    let mut unreachable = endpoint(&FaultServer::start([]));
+    unreachable.base_url = "http://127.0.0.1:9".into();
+    let error = remote::chat(ApiProtocol::OpenAi, Client::new(unreachable), "m")
         .complete(&question())
         .unwrap_err();
     assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
@@ -149,22 +152,22 @@ fn a_stream_that_breaks_off_is_an_error() {
         "openai-chat.events",
     ];
     for (wire, stream) in WIRES.into_iter().zip(streams) {
-        let whole = fixture(stream);
-        let half = whole[..whole.find("every").unwrap()].to_owned();
+        let complete_text = fixture(stream);
+        let half = complete_text[..complete_text.find("every").unwrap()].to_owned();
         let line_end = half.rfind('\n').unwrap() + 1;
-        for act in [
+        for response in [
             ScriptedResponse::Truncate(half.clone()),
             ScriptedResponse::events(&half),
             ScriptedResponse::events(&half[..line_end]),
         ] {
-            let server = FaultServer::start([act]);
-            let mut heard = String::new();
+            let server = FaultServer::start([response]);
+            let mut received = String::new();
             let error = chat(wire, &server)
-                .stream(&question(), &mut |piece| heard.push_str(piece))
+                .stream(&question(), &mut |piece| received.push_str(piece))
                 .unwrap_err();
             assert_eq!(error.advice, RetryAdvice::Retry, "{wire:?}: {error}");
-            assert_eq!(heard, "The gauge reads ", "{wire:?}");
-            assert_eq!(server.asked().len(), 1, "what was heard is not said again");
+            assert_eq!(received, "The gauge reads ", "{wire:?}");
+            assert_eq!(server.requests().len(), 1, "what was heard is not said again");
         }
     }
     let overloaded = json!({"error": {"type": "overloaded_error", "message": "Overloaded"}});
@@ -175,22 +178,22 @@ fn a_stream_that_breaks_off_is_an_error() {
 
 /// A response with these vectors.
 fn vectors(wire: ApiProtocol, vectors: &[serde_json::Value]) -> serde_json::Value {
-    let named =
+    let vectors_as =
         |name: &str| vectors.iter().map(|vector| json!({ name: vector })).collect::<Vec<_>>();
     match wire {
-        ApiProtocol::Gemini => json!({ "embeddings": named("values") }),
+        ApiProtocol::Gemini => json!({ "embeddings": vectors_as("values") }),
         ApiProtocol::Ollama => json!({ "embeddings": vectors }),
-        _ => json!({ "data": named("embedding") }),
+        _ => json!({ "data": vectors_as("embedding") }),
     }
 }
 
 #[test]
 fn unusable_vectors_are_errors() {
-    let whole = json!([1.0, 0.0, 0.0]);
+    let vector = json!([1.0, 0.0, 0.0]);
     for wire in VECTOR_WIRES {
         let check = |second: ScriptedResponse, advice: RetryAdvice, words: &str| {
             let server = FaultServer::start([
-                ScriptedResponse::json(&vectors(wire, std::slice::from_ref(&whole))),
+                ScriptedResponse::json(&vectors(wire, std::slice::from_ref(&vector))),
                 second,
             ]);
             let embedder = embedder(wire, &server, None);
@@ -243,9 +246,9 @@ fn gemini_embeds_texts_in_batches() {
         embedder.embed(&texts).unwrap(),
         vec![numbers.iter().map(|x| *x as f32).collect::<Vec<f32>>(); 230]
     );
-    let asked = server.asked();
+    let requests = server.requests();
     let sizes: Vec<usize> =
-        asked.iter().map(|asked| asked.body.matches("\"text ").count()).collect();
+        requests.iter().map(|requests| requests.body.matches("\"text ").count()).collect();
     assert_eq!(sizes, [100, 100, 30]);
 }
 
@@ -264,8 +267,8 @@ fn the_usage_of_an_unusable_answer_is_reported() {
     let call = complete(ApiProtocol::OpenAi, ScriptedResponse::json(&silent)).call.unwrap();
     assert_eq!((call.is_charged, call.usage), (true, Usage::for_call(200, 1)));
 
-    let whole = fixture("anthropic-chat.events");
-    let half = whole[..whole.find("every").unwrap()].to_owned();
+    let complete_text = fixture("anthropic-chat.events");
+    let half = complete_text[..complete_text.find("every").unwrap()].to_owned();
     let server = FaultServer::start([ScriptedResponse::Truncate(half)]);
     let error = chat(ApiProtocol::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
     let call = error.call.unwrap();
@@ -301,14 +304,14 @@ fn secrets_are_redacted_from_requests() {
     for wire in WIRES {
         let server = FaultServer::start([ScriptedResponse::refuse(500, "")]);
         drop(chat(wire, &server).complete(&request));
-        assert!(!server.asked()[0].body.contains(secret), "{wire:?}");
+        assert!(!server.requests()[0].body.contains(secret), "{wire:?}");
     }
     let server = FaultServer::start([ScriptedResponse::json(&fixture("openai-chat.json"))]);
     let reply = chat(ApiProtocol::OpenAi, &server).complete(&request).unwrap();
     assert_eq!(reply.redacted.to_string(), "1 × API key");
     drop(embedder(ApiProtocol::OpenAi, &server, None).embed(&[secret]));
-    assert!(!server.asked()[1].body.contains(secret));
+    assert!(!server.requests()[1].body.contains(secret));
     let open = treering_providers::http::Endpoint { redact: false, ..endpoint(&server) };
     drop(remote::chat(ApiProtocol::OpenAi, Client::new(open), "m").complete(&request));
-    assert!(server.asked()[2].body.contains(secret), "by choice only");
+    assert!(server.requests()[2].body.contains(secret), "by choice only");
 }

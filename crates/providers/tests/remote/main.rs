@@ -41,18 +41,18 @@ fn embedder(wire: ApiProtocol, server: &FaultServer, dims: Option<usize>) -> Arc
 
 /// Records usage and redactions.
 #[derive(Default)]
-struct Till(Mutex<(Usage, Redactions)>);
+struct UsageMeter(Mutex<(Usage, Redactions)>);
 
-impl Meter for Till {
-    fn reserve_usage(&self, model: &str, most: Usage) -> Result<Reservation, ProviderError> {
-        assert!(most.tokens_in > 0, "{most:?}");
-        Unmetered.reserve_usage(model, most)
+impl Meter for UsageMeter {
+    fn reserve_usage(&self, model: &str, max_usage: Usage) -> Result<Reservation, ProviderError> {
+        assert!(max_usage.tokens_in > 0, "{max_usage:?}");
+        Unmetered.reserve_usage(model, max_usage)
     }
 
-    fn settle(&self, _: Reservation, took: Usage, redacted: &Redactions) {
-        let mut till = self.0.lock().unwrap();
-        till.0 += took;
-        till.1.add(redacted);
+    fn settle(&self, _: Reservation, usage: Usage, redacted: &Redactions) {
+        let mut total = self.0.lock().unwrap();
+        total.0 += usage;
+        total.1.add(redacted);
     }
 }
 

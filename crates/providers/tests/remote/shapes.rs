@@ -6,7 +6,7 @@ use treering_core::chat::{ChatReply, ChatRequest, FinishReason, Schema, Usage};
 use treering_providers::remote::ApiProtocol;
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
-use super::{KEY, Till, chat, embedder, fixture, question};
+use super::{KEY, UsageMeter, chat, embedder, fixture, question};
 
 fn expected() -> ChatReply {
     ChatReply {
@@ -18,23 +18,23 @@ fn expected() -> ChatReply {
 }
 
 /// Checks a complete and a streamed answer, and returns the request for the complete one.
-fn check(wire: ApiProtocol, whole: &str, pieces: &str, path: &str, stream_path: &str) -> Value {
+fn check(wire: ApiProtocol, complete: &str, pieces: &str, path: &str, stream_path: &str) -> Value {
     let server = FaultServer::start([
-        ScriptedResponse::json(&fixture(whole)),
+        ScriptedResponse::json(&fixture(complete)),
         ScriptedResponse::events(&fixture(pieces)),
     ]);
     let chat = chat(wire, &server);
     assert_eq!(chat.name(), "test/m-1");
     assert_eq!(chat.complete(&question()).unwrap(), expected());
-    let mut heard = Vec::new();
-    let streamed = chat.stream(&question(), &mut |piece| heard.push(piece.to_owned())).unwrap();
+    let mut received = Vec::new();
+    let streamed = chat.stream(&question(), &mut |piece| received.push(piece.to_owned())).unwrap();
     assert_eq!(streamed, expected());
-    assert_eq!(heard, ["The gauge reads ", "every 20 minutes."]);
-    let asked = server.asked();
-    assert_eq!((asked[0].path.as_str(), asked[1].path.as_str()), (path, stream_path));
-    let id = asked[0].header("x-client-request-id").unwrap();
-    assert!(id.starts_with("treering-") && asked[1].header("x-client-request-id") != Some(id));
-    serde_json::from_str(&asked[0].body).unwrap()
+    assert_eq!(received, ["The gauge reads ", "every 20 minutes."]);
+    let requests = server.requests();
+    assert_eq!((requests[0].path.as_str(), requests[1].path.as_str()), (path, stream_path));
+    let id = requests[0].header("x-client-request-id").unwrap();
+    assert!(id.starts_with("treering-") && requests[1].header("x-client-request-id") != Some(id));
+    serde_json::from_str(&requests[0].body).unwrap()
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn keys_are_sent_in_the_header_of_each_provider_only() {
             &format!("{{\"error\": \"bad key {KEY}\"}}"),
         )]);
         let error = chat(wire, &server).complete(&question()).unwrap_err();
-        let asked = &server.asked()[0];
-        assert_eq!(asked.header(header), Some(value.as_str()), "{wire:?}");
-        assert!(!asked.path.contains(KEY) && !asked.body.contains(KEY), "{wire:?}");
+        let requests = &server.requests()[0];
+        assert_eq!(requests.header(header), Some(value.as_str()), "{wire:?}");
+        assert!(!requests.path.contains(KEY) && !requests.body.contains(KEY), "{wire:?}");
         assert!(!error.reason.contains(KEY) && error.reason.contains("[key]"), "{error}");
     }
 }
@@ -139,8 +139,8 @@ fn vectors_are_normalized_and_keep_their_order() {
         let vectors = embedder.embed(&["one", " ", "two"]).unwrap();
         assert_eq!(vectors, [vec![0.6, 0.0, 0.8], vec![0.0; 3], vec![0.0, 1.0, 0.0]], "{wire:?}");
         assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1"));
-        assert_eq!(server.asked().len(), 1);
-        assert_eq!(server.asked()[0].path, path);
+        assert_eq!(server.requests().len(), 1);
+        assert_eq!(server.requests()[0].path, path);
     }
 }
 
@@ -158,10 +158,10 @@ fn usage_and_redactions_of_embeddings_are_metered() {
             ScriptedResponse::json(&fixture(answer)),
             ScriptedResponse::refuse(500, "down"),
         ]);
-        let (embedder, till) = (embedder(wire, &server, None), Till::default());
-        embedder.embed_metered(&texts, &till).unwrap();
-        assert!(embedder.embed_metered(&texts, &till).is_err());
-        let (usage, redacted) = till.0.into_inner().unwrap();
+        let (embedder, meter) = (embedder(wire, &server, None), UsageMeter::default());
+        embedder.embed_metered(&texts, &meter).unwrap();
+        assert!(embedder.embed_metered(&texts, &meter).is_err());
+        let (usage, redacted) = meter.0.into_inner().unwrap();
         assert_eq!(usage, Usage::for_call(tokens, 0), "{wire:?}: what failed costs nothing");
         assert_eq!(redacted.to_string(), "2 × API key", "also of what left and failed");
     }
@@ -178,7 +178,7 @@ fn fewer_dimensions_count_as_another_model() {
         let embedder = embedder(wire, &server, Some(3));
         assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1@3"));
         embedder.embed(&["one", "two"]).unwrap();
-        assert!(server.asked()[0].body.contains(&format!("\"{field}\":3")), "{wire:?}");
+        assert!(server.requests()[0].body.contains(&format!("\"{field}\":3")), "{wire:?}");
     }
 }
 
@@ -197,10 +197,10 @@ fn schema_fields_keep_their_order() {
             "properties": {"zeal": {"type": "string"}, "mood": {"type": "string"}, "aim": {"type": "string"}}}"#;
         let schema = Some(Schema { name: "form".into(), json: Json::new(form).unwrap() });
         assert!(chat(wire, &server).complete(&ChatRequest { schema, ..question() }).is_err());
-        let body = &server.asked()[0].body;
-        let places =
+        let body = &server.requests()[0].body;
+        let positions =
             ["zeal", "mood", "aim"].map(|field| body.find(&format!("\"{field}\"")).unwrap());
-        assert!(places.is_sorted(), "{wire:?}: {body}");
+        assert!(positions.is_sorted(), "{wire:?}: {body}");
     }
 }
 
@@ -209,13 +209,13 @@ fn no_call_bypasses_the_meter() {
     let one =
         json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
     let server = FaultServer::start([ScriptedResponse::json(&one)]);
-    let (embedder, till) = (embedder(ApiProtocol::OpenAi, &server, None), Till::default());
-    assert_eq!((embedder.dims(), server.asked().len()), (0, 0), "only a vector tells");
-    assert_eq!(embedder.embed_metered(&[" ", ""], &till).unwrap(), [[0.0, 0.0], [0.0, 0.0]]);
-    assert_eq!((embedder.dims(), server.asked().len()), (2, 1));
-    embedder.embed_metered(&["", "one"], &till).unwrap();
-    assert_eq!(till.0.into_inner().unwrap().0, Usage { calls: 2, tokens_in: 6, tokens_out: 0 });
-    assert_eq!(server.asked().len(), 2);
+    let (embedder, meter) = (embedder(ApiProtocol::OpenAi, &server, None), UsageMeter::default());
+    assert_eq!((embedder.dims(), server.requests().len()), (0, 0), "only a vector tells");
+    assert_eq!(embedder.embed_metered(&[" ", ""], &meter).unwrap(), [[0.0, 0.0], [0.0, 0.0]]);
+    assert_eq!((embedder.dims(), server.requests().len()), (2, 1));
+    embedder.embed_metered(&["", "one"], &meter).unwrap();
+    assert_eq!(meter.0.into_inner().unwrap().0, Usage { calls: 2, tokens_in: 6, tokens_out: 0 });
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn texts_are_embedded_in_batches() {
     let server = FaultServer::start([answer(64), answer(64), answer(2)]);
     let texts = vec!["x"; 130];
     assert_eq!(embedder(ApiProtocol::OpenAi, &server, None).embed(&texts).unwrap().len(), 130);
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[test]
@@ -247,8 +247,8 @@ fn unsupported_parameters_are_left_out() {
     let chat = chat(ApiProtocol::Compatible, &server);
     assert_eq!(chat.complete(&question()).unwrap(), expected());
     assert_eq!(chat.complete(&question()).unwrap(), expected());
-    assert_eq!(server.asked().len(), 5, "it is learned once");
-    let body: Value = serde_json::from_str(&server.asked()[4].body).unwrap();
+    assert_eq!(server.requests().len(), 5, "it is learned once");
+    let body: Value = serde_json::from_str(&server.requests()[4].body).unwrap();
     assert_eq!(body["max_completion_tokens"], 50);
     for field in ["max_tokens", "temperature", "response_format"] {
         assert!(body.get(field).is_none(), "{field}");
@@ -264,7 +264,7 @@ fn older_anthropic_models_use_a_forced_tool() {
     let server = FaultServer::start([ScriptedResponse::refuse(400, &refused.to_string()), answer]);
     let reply = chat(ApiProtocol::Anthropic, &server).complete(&question()).unwrap();
     assert_eq!(reply.text, r#"{"overview":"The gauge reads every 20 minutes."}"#);
-    let body: Value = serde_json::from_str(&server.asked()[1].body).unwrap();
+    let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
     assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "summary"}));
     assert_eq!(body["tools"][0]["input_schema"]["type"], "object");
 }

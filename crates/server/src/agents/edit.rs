@@ -54,7 +54,7 @@ impl Edit {
     /// Returns the text with this edit applied.
     pub fn apply(&self, text: &str) -> Result<String, EditError> {
         match self {
-            Self::Whole(whole) => Ok(whole.clone()),
+            Self::Whole(content) => Ok(content.clone()),
             Self::Table { name, command, args } => {
                 let mut document = toml(text)?;
                 let mut table = Table::new();
@@ -70,9 +70,9 @@ impl Edit {
                     .ok_or_else(|| unexpected_type(&name[0], "a table"))?;
                 match parent.get_mut(&name[1]).and_then(Item::as_table_like_mut) {
                     // The table may hold other keys that the user has set.
-                    Some(there) => {
+                    Some(existing) => {
                         for (key, item) in table {
-                            there.insert(&key, item);
+                            existing.insert(&key, item);
                         }
                     }
                     None => drop(parent.insert(&name[1], Item::Table(table))),
@@ -80,12 +80,12 @@ impl Edit {
                 Ok(document.to_string())
             }
             Self::Entry { at, key, value } => json(text, |root| {
-                let object = reach(&root, at)?;
+                let object = open_object(&root, at)?;
                 match object.get(key) {
-                    Some(there)
-                        if there.value().and_then(|it| it.to_serde_value()).as_ref()
+                    Some(existing)
+                        if existing.value().and_then(|it| it.to_serde_value()).as_ref()
                             == Some(value) => {}
-                    Some(there) => there.set_value(input(value)),
+                    Some(existing) => existing.set_value(input(value)),
                     None => drop(object.append(key, input(value))),
                 }
                 Ok(())
@@ -99,20 +99,20 @@ impl Edit {
             Self::Item { at, value } => json(text, |root| {
                 let (last, first) =
                     at.split_last().ok_or_else(|| unexpected_type("the file", "an object"))?;
-                let object = reach(&root, first)?;
+                let object = open_object(&root, first)?;
                 let array = object
                     .array_value_or_create(last)
                     .ok_or_else(|| unexpected_type(last, "a list"))?;
-                let mut is_there = false;
+                let mut is_present = false;
                 for element in array.elements() {
-                    let there = element.to_serde_value().unwrap_or_default();
-                    match there == *value {
-                        true if !is_there => is_there = true,
-                        _ if there == *value || is_older(&there, value) => element.remove(),
+                    let existing = element.to_serde_value().unwrap_or_default();
+                    match existing == *value {
+                        true if !is_present => is_present = true,
+                        _ if existing == *value || is_older(&existing, value) => element.remove(),
                         _ => {}
                     }
                 }
-                if !is_there {
+                if !is_present {
                     array.append(input(value));
                 }
                 Ok(())
@@ -128,7 +128,9 @@ impl Edit {
         }
         match self {
             // The first line identifies a file that Treering wrote.
-            Self::Whole(whole) if whole.lines().next() == text.lines().next() => Ok(String::new()),
+            Self::Whole(content) if content.lines().next() == text.lines().next() => {
+                Ok(String::new())
+            }
             Self::Whole(_) | Self::Default { .. } => Ok(text.to_owned()),
             Self::Table { name, .. } => {
                 let mut document = toml(text)?;
@@ -143,7 +145,9 @@ impl Edit {
                 Ok(document.to_string())
             }
             Self::Entry { at, key, .. } => json(text, |root| {
-                prune(&root, at, &|object| object.get(key).map(|there| there.remove()).is_some());
+                prune(&root, at, &|object| {
+                    object.get(key).map(|existing| existing.remove()).is_some()
+                });
                 Ok(())
             }),
             Self::Item { at, value } => json(text, |root| {
@@ -152,17 +156,17 @@ impl Edit {
                     let Some(array) = object.array_value(last) else { return false };
                     let mut is_taken = false;
                     for element in array.elements() {
-                        let there = element.to_serde_value().unwrap_or_default();
-                        if there == *value || is_older(&there, value) {
+                        let existing = element.to_serde_value().unwrap_or_default();
+                        if existing == *value || is_older(&existing, value) {
                             element.remove();
                             is_taken = true;
                         }
                     }
                     if is_taken
                         && array.elements().is_empty()
-                        && let Some(there) = object.get(last)
+                        && let Some(existing) = object.get(last)
                     {
-                        there.remove();
+                        existing.remove();
                     }
                     is_taken
                 });
@@ -172,8 +176,8 @@ impl Edit {
     }
 }
 
-fn unexpected_type(what: &str, expected: &str) -> EditError {
-    EditError(format!("{what} is not {expected}; fix the file, or add Treering manually"))
+fn unexpected_type(path: &str, expected: &str) -> EditError {
+    EditError(format!("{path} is not {expected}; fix the file, or add Treering manually"))
 }
 
 fn toml(text: &str) -> Result<DocumentMut, EditError> {
@@ -193,7 +197,7 @@ fn json(
 }
 
 /// Walks to the object at a path and creates missing objects.
-fn reach(root: &CstObject, at: &[String]) -> Result<CstObject, EditError> {
+fn open_object(root: &CstObject, at: &[String]) -> Result<CstObject, EditError> {
     at.iter().try_fold(root.clone(), |object, key| {
         object.object_value_or_create(key).ok_or_else(|| unexpected_type(key, "an object"))
     })
@@ -207,18 +211,18 @@ fn prune(object: &CstObject, at: &[String], take: &dyn Fn(&CstObject) -> bool) -
     let is_taken = prune(&below, rest, take);
     if is_taken
         && below.properties().is_empty()
-        && let Some(there) = object.get(first)
+        && let Some(existing) = object.get(first)
     {
-        there.remove();
+        existing.remove();
     }
     is_taken
 }
 
 /// Whether an element runs the same Treering command, perhaps from another install path.
-fn is_older(there: &Value, ours: &Value) -> bool {
-    let (Some(there), Some(ours)) = (command_of(there), command_of(ours)) else { return false };
+fn is_older(existing: &Value, new: &Value) -> bool {
+    let (Some(existing), Some(new)) = (command_of(existing), command_of(new)) else { return false };
     let tail = |line: &str| line.find(" hook ").map(|at| line[at..].trim().to_owned());
-    there.contains("treering") && tail(&there).is_some() && tail(&there) == tail(&ours)
+    existing.contains("treering") && tail(&existing).is_some() && tail(&existing) == tail(&new)
 }
 
 /// The command of a hook; `None` if the hook runs several.
@@ -291,9 +295,9 @@ mod tests {
         let moved =
             item("/new/treering").apply(&item("/old/treering").apply("{}").unwrap()).unwrap();
         assert!(moved.contains("/new/") && !moved.contains("/old/"), "{moved}");
-        let theirs = "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"command\":\"x hook claude-code\"}]}]}}";
+        let foreign = "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"command\":\"x hook claude-code\"}]}]}}";
         assert!(
-            item("/bin/treering").apply(theirs).unwrap().contains("x hook claude-code"),
+            item("/bin/treering").apply(foreign).unwrap().contains("x hook claude-code"),
             "not ours"
         );
     }
@@ -319,17 +323,17 @@ mod tests {
     fn reverting_an_absent_edit_changes_nothing() {
         let table =
             Edit::Table { name: ["a".into(), "b".into()], command: "c".into(), args: vec![] };
-        let whole = Edit::Whole("// ours\nx".into());
+        let content = Edit::Whole("// ours\nx".into());
         for (edit, text) in [
             (&entry(), ""),
             (&entry(), "{ \"mcpServers\" : {\"x\":1,},\r\n}"),
             (&item("/bin/treering"), "{\"hooks\":{\"Stop\":[ ]}}"),
             (&table, "[ a ]\r\nc = 1\r\n"),
-            (&whole, "// theirs\nx"),
+            (&content, "// theirs\nx"),
         ] {
             assert_eq!(edit.revert(text).unwrap(), text);
         }
-        assert_eq!(whole.revert("// ours\nan older one").unwrap(), "");
+        assert_eq!(content.revert("// ours\nan older one").unwrap(), "");
     }
 
     #[test]

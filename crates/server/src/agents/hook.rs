@@ -94,8 +94,8 @@ fn cursor_message(turn: &str, input: &Value) -> Option<Value> {
         (None, Some(text)) => ("assistant", text),
         (None, None) => return None,
     };
-    let said = ContentHash::of_fields(&[text.as_bytes()]);
-    let external_id = format!("cursor/{turn}/{role}/{said}");
+    let text_hash = ContentHash::of_fields(&[text.as_bytes()]);
+    let external_id = format!("cursor/{turn}/{role}/{text_hash}");
     Some(json!({ "type": "message", "role": role, "text": text, "external_id": external_id }))
 }
 

@@ -122,7 +122,7 @@ impl FileChange {
 
 /// The changes that connect an agent to Treering.
 #[must_use]
-pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Vec<FileChange> {
+pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec<FileChange> {
     let change = |path: PathBuf, edits: Vec<Edit>| FileChange { path, edits };
     let server =
         json!({ "command": program.path.display().to_string(), "args": program.args(&["mcp"]) });
@@ -144,8 +144,8 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
         CodingAgent::ClaudeCode => {
             // By default one file is in the folder and the other beside it; a configured folder
             // holds both.
-            let folder = places.claude.clone().unwrap_or_else(|| places.home.join(".claude"));
-            let state = places.claude.as_ref().unwrap_or(&places.home).join(".claude.json");
+            let folder = paths.claude.clone().unwrap_or_else(|| paths.home.join(".claude"));
+            let state = paths.claude.as_ref().unwrap_or(&paths.home).join(".claude.json");
             let events = ["UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"];
             vec![
                 change(state, vec![known(with_type(server, "stdio"))]),
@@ -153,7 +153,7 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
             ]
         }
         CodingAgent::Codex => {
-            let folder = places.codex.clone().unwrap_or_else(|| places.home.join(".codex"));
+            let folder = paths.codex.clone().unwrap_or_else(|| paths.home.join(".codex"));
             let table = Edit::Table {
                 name: ["mcp_servers".into(), "treering".into()],
                 command: program.path.display().to_string(),
@@ -175,16 +175,13 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
                 ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
             edits.extend(hooks(&events, &json!({ "command": line })));
             vec![
-                change(places.home.join(".cursor/mcp.json"), vec![known(server)]),
-                change(places.home.join(".cursor/hooks.json"), edits),
+                change(paths.home.join(".cursor/mcp.json"), vec![known(server)]),
+                change(paths.home.join(".cursor/hooks.json"), edits),
             ]
         }
         CodingAgent::OpenCode => {
-            let folder = places
-                .config
-                .clone()
-                .unwrap_or_else(|| places.home.join(".config"))
-                .join("opencode");
+            let folder =
+                paths.config.clone().unwrap_or_else(|| paths.home.join(".config")).join("opencode");
             let command: Vec<String> = std::iter::once(program.path.display().to_string())
                 .chain(program.args(&["mcp"]))
                 .collect();
@@ -195,7 +192,7 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
                 change(folder.join("plugins/treering.js"), vec![Edit::Whole(plugin(program))]),
             ]
         }
-        CodingAgent::ClaudeDesktop => vec![change(desktop(places), vec![known(server)])],
+        CodingAgent::ClaudeDesktop => vec![change(desktop(paths), vec![known(server)])],
     }
 }
 
@@ -210,11 +207,11 @@ fn with_type(mut server: Value, kind: &str) -> Value {
     server
 }
 
-fn desktop(places: &AgentPaths) -> PathBuf {
+fn desktop(paths: &AgentPaths) -> PathBuf {
     let folder = match std::env::consts::OS {
-        "macos" => places.home.join("Library/Application Support"),
-        "windows" => places.home.join("AppData/Roaming"),
-        _ => places.config.clone().unwrap_or_else(|| places.home.join(".config")),
+        "macos" => paths.home.join("Library/Application Support"),
+        "windows" => paths.home.join("AppData/Roaming"),
+        _ => paths.config.clone().unwrap_or_else(|| paths.home.join(".config")),
     };
     folder.join("Claude/claude_desktop_config.json")
 }

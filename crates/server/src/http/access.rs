@@ -47,8 +47,8 @@ impl AccessControl {
     /// Rejects requests whose `Host` is not a name of this server, to prevent DNS rebinding. IP
     /// addresses are safe, because they cannot be rebound.
     fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
-        let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let authority = named.or(uri.authority().map(Authority::as_str)).unwrap_or_default();
+        let host_header = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let authority = host_header.or(uri.authority().map(Authority::as_str)).unwrap_or_default();
         match host_of(authority) {
             Some(host) if is_own(&host) || self.hosts.contains(&host) => Ok(()),
             _ => Err(Problem::new(
@@ -64,8 +64,8 @@ impl AccessControl {
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
         let origin = origin.to_str().unwrap_or_default();
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let own = origin.split_once("://").is_some_and(|(_, rest)| Some(rest) == host);
-        match own || self.origins.iter().any(|allowed| allowed == origin) {
+        let is_same_host = origin.split_once("://").is_some_and(|(_, rest)| Some(rest) == host);
+        match is_same_host || self.origins.iter().any(|allowed| allowed == origin) {
             true => Ok(()),
             false => Err(Problem::new(
                 StatusCode::FORBIDDEN,
@@ -127,21 +127,21 @@ pub(super) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let door = app.access();
-    let checked = door.check_host(request.headers(), request.uri());
-    if let Err(problem) = checked.and_then(|()| door.check_origin(request.headers())) {
+    let access = app.access();
+    let checked = access.check_host(request.headers(), request.uri());
+    if let Err(problem) = checked.and_then(|()| access.check_origin(request.headers())) {
         return problem.into_response();
     }
     let token = match find_token(&app, request.headers()) {
         Ok(token) => token,
         Err(problem) => {
             // The rate limit also slows down token guessing.
-            let wait = door.check_rate_limit(&peer.ip().to_string());
+            let wait = access.check_rate_limit(&peer.ip().to_string());
             return wait.map_or_else(|| problem.into_response(), RateLimited::into_response);
         }
     };
     let caller = token.as_ref().map_or_else(|| peer.ip().to_string(), |token| token.id.clone());
-    if let Some(wait) = door.check_rate_limit(&caller) {
+    if let Some(wait) = access.check_rate_limit(&caller) {
         return wait.into_response();
     }
     let grant = match token {
@@ -202,7 +202,7 @@ mod tests {
         let check = |host: &str| {
             access.check_host(&headers(&[(header::HOST, host)]), &Uri::default()).is_ok()
         };
-        for own in [
+        for is_same_host in [
             "127.0.0.1:7411",
             "localhost",
             "LOCALHOST:1",
@@ -210,7 +210,7 @@ mod tests {
             "192.168.1.4",
             "memory.example.org:443",
         ] {
-            assert!(check(own), "{own}");
+            assert!(check(is_same_host), "{is_same_host}");
         }
         for other in
             ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7411", "", "a b"]

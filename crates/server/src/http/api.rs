@@ -233,7 +233,7 @@ pub(super) async fn search(
 
 /// Build the best context that fits a token budget
 ///
-/// Waits for unfinished summaries, at most `patience_ms` and never past the request timeout.
+/// Waits for unfinished summaries, at most `gate_timeout_ms` and never past the request timeout.
 #[utoipa::path(post, path = "/v1/context", tag = "search", request_body = ContextParams,
     responses((status = 200, body = ContextAnswer), Problems))]
 pub(super) async fn context(

@@ -38,7 +38,7 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<KeepAliveStream<ReceiverStream<SseItem>>>, Problem> {
     let service = grant.require(TokenScope::Read)?.clone();
-    let mut wake = app.tenants().commits(service.engine().tenant());
+    let mut commits = app.tenants().commits(service.engine().tenant());
     let mut cursor = match headers.get("last-event-id") {
         Some(id) => {
             let cursor =
@@ -57,8 +57,8 @@ pub(super) async fn events(
     tokio::spawn(async move {
         let follow = async {
             loop {
-                wake.mark_unchanged();
-                let (events, now) = portion(&service, cursor).await?;
+                commits.mark_unchanged();
+                let (events, now) = next_events(&service, cursor).await?;
                 let ended = events.is_empty();
                 for event in events {
                     // The send fails once the client has disconnected.
@@ -66,7 +66,7 @@ pub(super) async fn events(
                 }
                 cursor = now;
                 if ended {
-                    wake.changed().await.map_err(|_| ServiceError::Stopping)?;
+                    commits.changed().await.map_err(|_| ServiceError::Stopping)?;
                 }
             }
         };
@@ -85,21 +85,24 @@ pub(super) async fn events(
 
 /// Reads the events after a cursor. Only the last event carries the next cursor, so a client that
 /// received part of the batch receives the whole batch again.
-async fn portion(service: &Service, after: Cursor) -> Result<(Vec<Event>, Cursor), ServiceError> {
+async fn next_events(
+    service: &Service,
+    after: Cursor,
+) -> Result<(Vec<Event>, Cursor), ServiceError> {
     let read = service.run(TaskKind::Read, move |service| {
-        let (news, now) = service.engine().events_after(&after)?;
+        let (events, now) = service.engine().events_after(&after)?;
         let mut slugs = Slugs::of(service.engine());
         let views: Vec<_> =
-            news.iter().map(|news| (kind_of(news), EventView::of(news, &mut slugs))).collect();
+            events.iter().map(|event| (kind_of(event), EventView::of(event, &mut slugs))).collect();
         Ok((views, now))
     });
     let (views, now) = read.await?;
     let last = views.len().saturating_sub(1);
     let mut events = Vec::with_capacity(views.len());
-    for (place, (kind, view)) in views.into_iter().enumerate() {
+    for (index, (kind, view)) in views.into_iter().enumerate() {
         let event = Event::default().event(kind).json_data(view);
         let event = event.map_err(|error| ServiceError::Internal(error.to_string()))?;
-        events.push(if place == last { event.id(now.to_string()) } else { event });
+        events.push(if index == last { event.id(now.to_string()) } else { event });
     }
     Ok((events, now))
 }

@@ -152,9 +152,15 @@ impl Metrics {
     }
 
     /// Records a request.
-    pub(super) fn request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+    pub(super) fn request(
+        &self,
+        method: &'static str,
+        route: &str,
+        status: u16,
+        elapsed: Duration,
+    ) {
         let labels = RouteLabels { method, route: route.to_owned() };
-        self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        self.seconds.get_or_create(&labels).observe(elapsed.as_secs_f64());
         self.requests.get_or_create(&RequestLabels { method, route: labels.route, status }).inc();
     }
 
@@ -189,15 +195,15 @@ impl Metrics {
         }
         let events = self.events_of(tenants);
         registry.register("events", "Events committed to the store by any process", events);
-        for (name, about, amount) in AMOUNTS {
+        for (name, help, amount) in AMOUNTS {
             let family = Family::<TenantLabels, Number>::default();
             for (tenant, metrics) in tenants {
                 let labels = TenantLabels { tenant: Tenant(tenant.clone()) };
                 family.get_or_create(&labels).set(amount(&metrics.stats));
             }
-            registry.register(name, about, family);
+            registry.register(name, help, family);
         }
-        for (name, about, amount) in LEVEL_AMOUNTS {
+        for (name, help, amount) in LEVEL_AMOUNTS {
             let family = Family::<LevelLabels, Number>::default();
             for (tenant, metrics) in tenants {
                 for level in &metrics.stats.tree.levels {
@@ -205,7 +211,7 @@ impl Metrics {
                     family.get_or_create(&labels).set(amount(level));
                 }
             }
-            registry.register(name, about, family);
+            registry.register(name, help, family);
         }
         register_measures(&mut registry, tenants);
         let mut text = String::new();

@@ -174,19 +174,19 @@ impl Server {
     /// provider call can take long.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listener, app, router, settings } = self;
-        let patience = Duration::from_millis(settings.stop_timeout_ms);
+        let stop_timeout = Duration::from_millis(settings.stop_timeout_ms);
         let stopped = async {
             stop.await;
             app.stop().cancel();
-            tokio::time::sleep(patience).await;
+            tokio::time::sleep(stop_timeout).await;
         };
         tokio::select! {
             () = server::serve_connections(listener, router, &settings, app.stop().clone()) => {}
             () = stopped => {}
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + stop_timeout;
         let ended = tokio::task::spawn_blocking(move || app.tenants().stop_by(deadline));
-        match tokio::time::timeout(patience + SHUTDOWN_GRACE, ended).await {
+        match tokio::time::timeout(stop_timeout + SHUTDOWN_GRACE, ended).await {
             Ok(Ok(Ok(0))) => {}
             Ok(Ok(Ok(jobs))) => {
                 tracing::warn!(

@@ -210,9 +210,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let named = Path::<T>::from_request_parts(parts, state).await;
-        named
-            .map(|Path(named)| Self(named))
-            .map_err(|rejection| Problem::bad(rejection.body_text()))
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(path)| Self(path)).map_err(|rejection| Problem::bad(rejection.body_text()))
     }
 }

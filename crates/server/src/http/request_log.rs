@@ -24,10 +24,10 @@ pub(super) async fn log_request(State(app): State<App>, request: Request, next: 
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
-    let (took, status) = (started.elapsed(), response.status().as_u16());
+    let (elapsed, status) = (started.elapsed(), response.status().as_u16());
     // Unknown methods and routes share one label, so that a scanner cannot exhaust memory.
-    app.metrics().request(counted_as(&method), route.as_deref().unwrap_or("none"), status, took);
-    let took_ms = took.as_secs_f64() * 1000.0;
+    app.metrics().request(counted_as(&method), route.as_deref().unwrap_or("none"), status, elapsed);
+    let took_ms = elapsed.as_secs_f64() * 1000.0;
     match response.status().is_server_error() {
         true => tracing::error!(request_id = id, %method, path, status, took_ms, "request"),
         false => tracing::info!(request_id = id, %method, path, status, took_ms, "request"),

@@ -31,16 +31,16 @@ pub(super) async fn serve_connections(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(settings.header_timeout_ms));
-    let places = Arc::new(Semaphore::new(settings.connections.get()));
+    let connection_slots = Arc::new(Semaphore::new(settings.connections.get()));
     let router = TowerToHyperService::new(router);
     let open = GracefulShutdown::new();
     loop {
         // Excess connections wait in the operating system's accept queue.
         let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, Listener::accept(&mut listener).await)
+            let permit = Arc::clone(&connection_slots).acquire_owned().await;
+            (permit, Listener::accept(&mut listener).await)
         };
-        let (place, (stream, peer)) = tokio::select! {
+        let (permit, (stream, peer)) = tokio::select! {
             next = next => next,
             () = stop.cancelled() => break,
         };
@@ -51,7 +51,7 @@ pub(super) async fn serve_connections(
         });
         let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection failed");
             }

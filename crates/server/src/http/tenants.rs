@@ -80,7 +80,7 @@ impl Streams {
         senders.entry(tenant.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
     }
 
-    fn wake(&self, tenant: &TenantId) {
+    fn notify(&self, tenant: &TenantId) {
         if let Some(sender) = self.lock().get(tenant) {
             sender.send_modify(|count| *count += 1);
         }
@@ -104,12 +104,12 @@ impl Follower {
         metrics: Arc<Metrics>,
     ) -> Result<Self, ServiceError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
+        let stop_requested = Arc::clone(&stop);
         // Start the feed before the first request.
-        let mut ends = engine.feed_cursors()?;
+        let mut cursors = engine.feed_cursors()?;
         let thread = std::thread::spawn(move || {
-            while !asked.load(Ordering::Acquire) {
-                if let Err(error) = follow(&engine, &mut ends, &streams, &metrics) {
+            while !stop_requested.load(Ordering::Acquire) {
+                if let Err(error) = follow(&engine, &mut cursors, &streams, &metrics) {
                     tracing::warn!(%error, "cannot read the change feed");
                     std::thread::sleep(STOP_CHECK_INTERVAL);
                 }
@@ -127,25 +127,25 @@ impl Follower {
 /// Waits for commits, counts the events of each changed tenant and wakes its streams.
 fn follow(
     engine: &Engine,
-    ends: &mut FeedCursors,
+    cursors: &mut FeedCursors,
     streams: &Streams,
     metrics: &Metrics,
 ) -> treering_engine::Result<()> {
-    for (tenant, after) in engine.wait_for_changes(ends, STOP_CHECK_INTERVAL)? {
+    for (tenant, after) in engine.wait_for_changes(cursors, STOP_CHECK_INTERVAL)? {
         let engine = engine.for_tenant(tenant.clone());
         let (mut cursor, mut has_events) = (after, false);
         loop {
-            let (news, now) = engine.events_after(&cursor)?;
-            news.iter().for_each(|news| metrics.count(&tenant, kind_of(news)));
-            has_events |= !news.is_empty();
+            let (events, now) = engine.events_after(&cursor)?;
+            events.iter().for_each(|event| metrics.count(&tenant, kind_of(event)));
+            has_events |= !events.is_empty();
             if now == cursor {
                 break;
             }
             cursor = now;
         }
-        ends.advance(tenant.clone(), cursor);
+        cursors.advance(tenant.clone(), cursor);
         if has_events {
-            streams.wake(&tenant);
+            streams.notify(&tenant);
         }
     }
     Ok(())

@@ -48,14 +48,14 @@ impl<'a> TokenBudget<'a> {
         items: impl IntoIterator<Item = T>,
     ) -> (Vec<T>, usize) {
         let mut items = items.into_iter();
-        let mut taken = Vec::new();
+        let mut filled = Vec::new();
         while let Some(item) = items.next() {
             if !self.take(&item) {
-                return (taken, 1 + items.count());
+                return (filled, 1 + items.count());
             }
-            taken.push(item);
+            filled.push(item);
         }
-        (taken, 0)
+        (filled, 0)
     }
 
     /// Truncates a text to the budget, and returns whether it was truncated. Leaves a quarter of
@@ -64,12 +64,12 @@ impl<'a> TokenBudget<'a> {
         if self.take(&text) {
             return (text.to_owned(), false);
         }
-        let room = self.left - self.left / 4;
+        let budget = self.left - self.left / 4;
         let tokens = self.engine.count_tokens(text).max(1);
-        let mut chars = text.chars().count() * room as usize / tokens as usize;
+        let mut chars = text.chars().count() * budget as usize / tokens as usize;
         loop {
             let cut: String = text.chars().take(chars).chain(['…']).collect();
-            if chars == 0 || self.engine.count_tokens(&cut) <= room {
+            if chars == 0 || self.engine.count_tokens(&cut) <= budget {
                 self.take(&cut);
                 return (cut, true);
             }
@@ -94,7 +94,7 @@ pub(super) fn search(answer: SearchAnswer, engine: &Engine, max_tokens: u32) -> 
 }
 
 pub(super) fn hit(hit: HitView) -> SearchHit {
-    let (id, who) = match hit.what {
+    let (id, speaker) = match hit.item {
         FoundView::Message { idx, role, author, .. } => (
             message_id(&hit.slug, MessageIdx(idx)),
             Some(author.unwrap_or_else(|| role.to_owned())),
@@ -108,7 +108,7 @@ pub(super) fn hit(hit: HitView) -> SearchHit {
         id,
         conversation: hit.slug,
         level: hit.level,
-        who,
+        speaker,
         at: hit.at,
         snippet: hit.snippet,
         score: hit.score,
@@ -141,13 +141,13 @@ pub(super) fn context(context: &Context, slug: String) -> ContextResult {
 
 pub(super) fn expand(expansion: Expansion, engine: &Engine, max_tokens: u32) -> ExpandResult {
     let Expansion { conversation, item, around } = expansion;
-    let room = TokenBudget::new(engine, max_tokens);
+    let budget = TokenBudget::new(engine, max_tokens);
     match item {
-        ExpandedItem::Node(node) => expand_node(conversation, &node, around, room),
+        ExpandedItem::Node(node) => expand_node(conversation, &node, around, budget),
         ExpandedItem::Message(message, turns) => {
-            expand_message(conversation, &message, &turns, around, room)
+            expand_message(conversation, &message, &turns, around, budget)
         }
-        ExpandedItem::Conversation => expand_conversation(conversation, around, room),
+        ExpandedItem::Conversation => expand_conversation(conversation, around, budget),
     }
 }
 
@@ -155,9 +155,9 @@ pub(super) fn expand(expansion: Expansion, engine: &Engine, max_tokens: u32) -> 
 fn expand_conversation(
     conversation: Conversation,
     around: ExpandView,
-    mut room: TokenBudget<'_>,
+    mut budget: TokenBudget<'_>,
 ) -> ExpandResult {
-    let (down, left_out) = room.fill(around.down.into_iter().map(|it| line(it, &conversation)));
+    let (down, left_out) = budget.fill(around.down.into_iter().map(|it| line(it, &conversation)));
     ExpandResult {
         id: conversation.slug.clone(),
         level: 0,
@@ -179,13 +179,13 @@ fn expand_node(
     conversation: Conversation,
     node: &Node,
     around: ExpandView,
-    mut room: TokenBudget<'_>,
+    mut budget: TokenBudget<'_>,
 ) -> ExpandResult {
     let view = NodeView::of(&conversation, node);
-    let (text, cut) = room.cut(&node.content.overview);
-    let details = details(&view).filter(|details| room.take(details));
-    let (up, up_left) = room.fill(around.up.into_iter().map(|it| line(it, &conversation)));
-    let (down, down_left) = room.fill(around.down.into_iter().map(|it| line(it, &conversation)));
+    let (text, cut) = budget.cut(&node.content.overview);
+    let details = details(&view).filter(|details| budget.take(details));
+    let (up, up_left) = budget.fill(around.up.into_iter().map(|it| line(it, &conversation)));
+    let (down, down_left) = budget.fill(around.down.into_iter().map(|it| line(it, &conversation)));
     ExpandResult {
         id: view.id,
         conversation: conversation.slug,
@@ -225,13 +225,13 @@ fn expand_message(
     message: &Message,
     turns: &[WholeTurn],
     around: ExpandView,
-    mut room: TokenBudget<'_>,
+    mut budget: TokenBudget<'_>,
 ) -> ExpandResult {
     let (slug, idx) = (conversation.slug.as_str(), message.idx);
-    let (text, cut) = room.cut(&format!("{}: {}", speaker(message), message.body.text));
-    let (up, up_left) = room.fill(around.up.into_iter().map(|it| line(it, &conversation)));
+    let (text, cut) = budget.cut(&format!("{}: {}", speaker(message), message.body.text));
+    let (up, up_left) = budget.fill(around.up.into_iter().map(|it| line(it, &conversation)));
     let others = turns.iter().flat_map(WholeTurn::items);
-    let (down, down_left) = room.fill(others.filter_map(|step| other_step(&step, slug, idx)));
+    let (down, down_left) = budget.fill(others.filter_map(|step| other_step(&step, slug, idx)));
     ExpandResult {
         id: message_id(slug, idx),
         level: 0,
@@ -305,9 +305,9 @@ pub(super) fn status(
         (None, 0) => None,
         _ => Some(service.status(request)?),
     };
-    let named = StatsRequest { conversation: request.conversation.clone() };
-    let compression = match &named.conversation {
-        Some(_) => service.stats(&named)?.compression,
+    let stats_request = StatsRequest { conversation: request.conversation.clone() };
+    let compression = match &stats_request.conversation {
+        Some(_) => service.stats(&stats_request)?.compression,
         None => None,
     };
     let mut left_out = 0;
@@ -315,11 +315,11 @@ pub(super) fn status(
         // Failed operations come first: they need attention, while pending ones resolve on their
         // own.
         let (failed, pending) = (std::mem::take(&mut it.failed), std::mem::take(&mut it.pending));
-        let mut room = TokenBudget::new(service.engine(), max_tokens);
-        room.take(it);
-        for (operations, taken) in [(failed, &mut it.failed), (pending, &mut it.pending)] {
+        let mut budget = TokenBudget::new(service.engine(), max_tokens);
+        budget.take(it);
+        for (operations, list) in [(failed, &mut it.failed), (pending, &mut it.pending)] {
             let left;
-            (*taken, left) = room.fill(operations);
+            (*list, left) = budget.fill(operations);
             left_out += left;
         }
     }

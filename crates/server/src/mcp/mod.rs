@@ -93,11 +93,11 @@ impl ServerHandler for McpServer {
             .enable_prompts()
             .enable_completions()
             .build();
-        let about = Implementation::new("treering", env!("CARGO_PKG_VERSION"))
+        let server_info = Implementation::new("treering", env!("CARGO_PKG_VERSION"))
             .with_title("Treering")
             .with_description("A memory for conversations with language models");
         ServerConfig::new(capabilities)
-            .with_server_info(about)
+            .with_server_info(server_info)
             .with_instructions(include_str!("instructions.md").trim())
     }
 
@@ -190,14 +190,14 @@ impl ServerHandler for McpServer {
         if request.argument.name != "conversation" {
             return Ok(CompleteResult::default());
         }
-        let begun = request.argument.value;
+        let prefix = request.argument.value;
         let names = self.read(&context, move |service| {
             let sessions = service.engine().listed_conversations(&ConversationFilter::all(1000))?;
             let slugs = sessions.into_iter().map(|session| session.conversation.slug);
-            Ok(slugs.filter(|slug| slug.starts_with(&begun)).take(COMPLETIONS).collect::<Vec<_>>())
+            Ok(slugs.filter(|slug| slug.starts_with(&prefix)).take(COMPLETIONS).collect::<Vec<_>>())
         });
         let completion = CompletionInfo::new(names.await?)
-            .map_err(|why| ErrorData::internal_error(why, None))?;
+            .map_err(|error| ErrorData::internal_error(error, None))?;
         Ok(CompleteResult::new(completion))
     }
 }

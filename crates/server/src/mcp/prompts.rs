@@ -11,8 +11,8 @@ const HITS: usize = 8;
 const HIT_TOKENS: u32 = 2000;
 
 pub(super) fn prompts() -> Vec<Prompt> {
-    let argument = |name: &str, about: &str, required: bool| {
-        PromptArgument::new(name).with_description(about).with_required(required)
+    let argument = |name: &str, description: &str, required: bool| {
+        PromptArgument::new(name).with_description(description).with_required(required)
     };
     vec![
         Prompt::new(
@@ -74,9 +74,9 @@ fn recall(
     let hits = result.hits;
     let mut found = String::new();
     for hit in &hits {
-        let who = hit.who.as_deref().unwrap_or("summary");
+        let speaker = hit.speaker.as_deref().unwrap_or("summary");
         found.push_str(&format!(
-            "- [{}] {who}, {}: {}\n",
+            "- [{}] {speaker}, {}: {}\n",
             hit.id,
             hit.at,
             hit.snippet.replace('\n', " ")

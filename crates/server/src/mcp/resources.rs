@@ -50,10 +50,10 @@ struct ConversationResource {
 }
 
 pub(super) fn templates() -> ListResourceTemplatesResult {
-    let template = |uri: &str, name: &str, title: &str, about: &str, mime: &str| {
+    let template = |uri: &str, name: &str, title: &str, description: &str, mime: &str| {
         ResourceTemplate::new(uri, name)
             .with_title(title)
-            .with_description(about)
+            .with_description(description)
             .with_mime_type(mime)
     };
     ListResourceTemplatesResult::with_all_items(vec![
@@ -109,11 +109,11 @@ pub(super) fn list(
     let next = sessions.last().filter(|_| sessions.len() == PAGE).map(cursor_after);
     resources.extend(sessions.into_iter().map(|session| {
         let it = session.conversation;
-        let about =
+        let description =
             format!("{} turns, last active {}", it.totals.turns, it.last_activity.to_minute());
         Resource::new(format!("conversation://{}", it.slug), it.slug.clone())
             .with_title(it.title.unwrap_or(it.slug))
-            .with_description(about)
+            .with_description(description)
             .with_mime_type(JSON)
     }));
     let mut result = ListResourcesResult::with_all_items(resources);
@@ -200,15 +200,15 @@ fn page_request(from: u32) -> PageRequest {
 /// Keeps as much of the first turn as the budget allows, and then the following turns that fit
 /// whole. Returns the number of steps omitted from the first turn.
 fn fitting(turns: Vec<TurnView>, service: &Service) -> (Vec<TurnView>, usize) {
-    let mut room = TokenBudget::new(service.engine(), PAGE_TOKENS);
+    let mut budget = TokenBudget::new(service.engine(), PAGE_TOKENS);
     let mut turns = turns
         .into_iter()
         .map(|turn| TurnView { steps: turn.steps.into_iter().map(shortened).collect(), ..turn });
     let Some(first) = turns.next() else { return (Vec::new(), 0) };
-    let (steps, left_out) = room.fill(first.steps);
+    let (steps, left_out) = budget.fill(first.steps);
     let mut fit = vec![TurnView { steps, ..first }];
     if left_out == 0 {
-        fit.extend(room.fill(turns).0);
+        fit.extend(budget.fill(turns).0);
     }
     (fit, left_out)
 }
@@ -252,9 +252,9 @@ fn log(service: &Service, rest: &str) -> Result<String, ServiceError> {
     }
     let mut text = String::new();
     for line in lines {
-        let took = line.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
+        let duration = line.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
         text.push_str(&format!(
-            "{} {} {:<8} {}{took}\n",
+            "{} {} {:<8} {}{duration}\n",
             line.at,
             &line.job[..12],
             line.event,

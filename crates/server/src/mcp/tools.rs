@@ -27,7 +27,7 @@ const STATUS_TOKENS: u32 = 2000;
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(540);
 /// Fields of a context request that the tool does not take: `max_tokens` is its budget, the
 /// client's timeout ends a wait, and the result is always text.
-const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "patience_ms", "format"];
+const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "gate_timeout_ms", "format"];
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,10 +242,14 @@ async fn context(
     let found = service
         .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
         .await?;
-    let mut most = 0;
+    let mut max_pending = 0;
     let report = |pending: usize| {
-        most = most.max(pending);
-        progress.report(most - pending, Some(most), format!("{pending} summaries pending"))
+        max_pending = max_pending.max(pending);
+        progress.report(
+            max_pending - pending,
+            Some(max_pending),
+            format!("{pending} summaries pending"),
+        )
     };
     service.wait_for_gate(found.id, service.gate_timeout(&params), report).await?;
     let result = service.run(TaskKind::Read, move |service| {
@@ -287,10 +291,10 @@ async fn update(
 ) -> Result<CallToolResult, ServiceError> {
     let request: UpdateRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Write)?;
-    let mut most = 0;
+    let mut max_pending = 0;
     let report = |left: u32| {
-        most = most.max(left as usize);
-        progress.report(most - left as usize, Some(most), format!("{left} jobs left"))
+        max_pending = max_pending.max(left as usize);
+        progress.report(max_pending - left as usize, Some(max_pending), format!("{left} jobs left"))
     };
     let view = service.update_and_wait(request, UPDATE_TIMEOUT, report).await?;
     Ok(convert::structured(&convert::update(view)))

@@ -47,7 +47,7 @@ pub(super) struct SearchHit {
     pub level: u8,
     /// The speaker, or the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub who: Option<String>,
+    pub speaker: Option<String>,
     /// Time of the message, or the end of the summary's range.
     pub at: String,
     /// The best-matching excerpt.

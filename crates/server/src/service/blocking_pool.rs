@@ -62,7 +62,7 @@ type Work = Box<dyn FnOnce() + Send>;
 /// Tasks that wait for a bounded number of threads. A thread that finishes a task takes the next
 /// one without waking another thread.
 struct TaskQueue {
-    most: usize,
+    max_threads: usize,
     state: Mutex<QueueState>,
 }
 
@@ -73,14 +73,14 @@ struct QueueState {
 }
 
 impl TaskQueue {
-    fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most: most.max(1), state: Mutex::default() })
+    fn new(max_threads: usize) -> Arc<Self> {
+        Arc::new(Self { max_threads: max_threads.max(1), state: Mutex::default() })
     }
 
     fn add(self: &Arc<Self>, work: Work) {
         let mut state = self.lock();
         state.waiting.push_back(work);
-        if state.threads < self.most {
+        if state.threads < self.max_threads {
             state.threads += 1;
             let queue = Arc::clone(self);
             tokio::task::spawn_blocking(move || queue.run_tasks());

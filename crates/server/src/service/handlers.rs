@@ -159,7 +159,9 @@ impl Service {
 
     /// How long a context waits for the gate.
     pub fn gate_timeout(&self, params: &ContextParams) -> Duration {
-        Duration::from_millis(params.patience_ms.unwrap_or(self.engine().work().gate_timeout_ms))
+        Duration::from_millis(
+            params.gate_timeout_ms.unwrap_or(self.engine().work().gate_timeout_ms),
+        )
     }
 
     /// Reads a node or a message, and the tree around it.
@@ -442,8 +444,9 @@ fn append_checked(
     let target = request.target(engine)?;
     let now = engine.clock().now();
     let mut entries = Vec::with_capacity(request.entries.len());
-    for (place, raw) in request.entries.iter().enumerate() {
-        let unclear = |why: String| ServiceError::InvalidRequest(format!("entry {place}: {why}"));
+    for (index, raw) in request.entries.iter().enumerate() {
+        let unclear =
+            |reason: String| ServiceError::InvalidRequest(format!("entry {index}: {reason}"));
         match jsonl::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
             JsonLine::Entries(line) => {
                 check(raw, &line).map_err(|refusal| unclear(refusal.to_string()))?;

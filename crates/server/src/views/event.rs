@@ -35,8 +35,8 @@ pub struct EventView {
 
 impl EventView {
     /// Builds the view of an event.
-    pub fn of(news: &Event, slugs: &mut Slugs<'_>) -> Self {
-        let conversation = conversation_of(news);
+    pub fn of(event: &Event, slugs: &mut Slugs<'_>) -> Self {
+        let conversation = conversation_of(event);
         let mut view = Self {
             conversation: conversation.to_string(),
             slug: slugs.get(conversation),
@@ -47,7 +47,7 @@ impl EventView {
             level: None,
             log: None,
         };
-        match news {
+        match event {
             Event::Turn { turn, thread, messages, .. } => {
                 (view.turn, view.thread) = (Some(turn.0), Some(thread.to_string()));
                 view.messages = Some(messages.iter().map(|idx| idx.0).collect());
@@ -62,8 +62,8 @@ impl EventView {
 }
 
 /// The conversation that an event belongs to.
-pub const fn conversation_of(news: &Event) -> ConversationId {
-    match news {
+pub const fn conversation_of(event: &Event) -> ConversationId {
+    match event {
         Event::Turn { conversation, .. }
         | Event::Node(conversation, _)
         | Event::Sealed(conversation, _)
@@ -72,8 +72,8 @@ pub const fn conversation_of(news: &Event) -> ConversationId {
 }
 
 /// The event name used in the stream and in metrics.
-pub const fn kind_of(news: &Event) -> &'static str {
-    match news {
+pub const fn kind_of(event: &Event) -> &'static str {
+    match event {
         Event::Turn { .. } => "turn",
         Event::Sealed(..) => "sealed",
         Event::Node(..) => "node",

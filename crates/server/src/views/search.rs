@@ -28,7 +28,7 @@ pub struct HitView {
     pub at: String,
     /// The item.
     #[serde(flatten)]
-    pub what: FoundView,
+    pub item: FoundView,
     /// Nodes above the item, lowest first.
     pub up: Vec<String>,
     /// The node's sources: node ids, or message positions.
@@ -103,7 +103,7 @@ impl HitView {
     }
 
     fn of(hit: &Hit, engine: &Engine, slugs: &mut Slugs<'_>) -> Result<Self> {
-        let (at, what) = match &hit.item {
+        let (at, item) = match &hit.item {
             HitItem::Message(message) => (
                 message.body.at,
                 FoundView::Message {
@@ -146,7 +146,7 @@ impl HitView {
             snippet: hit.snippet.text.clone(),
             matches: hit.snippet.matches.clone(),
             at: at.to_string(),
-            what,
+            item,
             up,
             down,
         })

@@ -56,7 +56,7 @@ impl From<SpendStatus> for SpendView {
             conversation: status.account.conversation.into(),
             today: status.account.day.into(),
             tenant: status.account.tenant.into(),
-            cap_reached: status.reached.map(|reached| reached.to_string()),
+            cap_reached: status.cap_reached.map(|cap| cap.to_string()),
         }
     }
 }

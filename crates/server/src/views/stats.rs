@@ -116,7 +116,7 @@ pub struct LevelView {
     /// Nodes to be rewritten.
     pub dirty: u32,
     /// Nodes written by the fallback, to be rewritten by a model.
-    pub stand_ins: u32,
+    pub fallback_nodes: u32,
     /// Nodes without a parent.
     pub uncovered: u32,
     /// Characters in all nodes.
@@ -239,8 +239,8 @@ impl CompressionView {
         };
         if nodes > 0 {
             put("summaryQualityScore".into(), json!(mean(|level| level.grounded_mean)));
-            let lost = 1.0 - mean(|level| level.retained_mean);
-            put("informationLossScore".into(), json!(lost));
+            let loss = 1.0 - mean(|level| level.retained_mean);
+            put("informationLossScore".into(), json!(loss));
         }
         Self(fields)
     }
@@ -304,7 +304,7 @@ impl LevelView {
             level: level.level,
             nodes: level.nodes,
             dirty: level.dirty,
-            stand_ins: level.fallbacks,
+            fallback_nodes: level.fallbacks,
             uncovered: level.uncovered,
             chars: level.chars,
             tokens: level.tokens,

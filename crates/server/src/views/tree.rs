@@ -104,7 +104,7 @@ pub struct BranchView {
     /// `open`, `pending`, `generating`, `failed`, `dirty`, `active`, `superseded` or `archived`.
     pub state: &'static str,
     /// Why its window or group was sealed.
-    pub why: &'static str,
+    pub sealed_because: &'static str,
     /// Depth below the topmost nodes, from 0.
     pub depth: usize,
 }
@@ -121,7 +121,7 @@ impl TreePage {
             source_chars: line.source_chars,
             chars: line.chars,
             state: line.state,
-            why: line.why,
+            sealed_because: line.sealed_because,
             depth: line.prefix.chars().count() / 3,
         };
         Self {
@@ -279,7 +279,7 @@ pub struct UpdateView {
     /// Cost in US dollars; null if the price is unknown.
     pub dollars: Option<f64>,
     /// Nodes dropped by the update.
-    pub felled: u32,
+    pub dropped_nodes: u32,
     /// Jobs completed before the call returned.
     pub done: u32,
     /// Jobs that failed before the call returned.
@@ -301,7 +301,7 @@ impl UpdateView {
             tokens_in: estimate.tokens_in,
             tokens_out: estimate.tokens_out,
             dollars: estimate.cost.map(Money::dollars),
-            felled: estimate.dropped_nodes,
+            dropped_nodes: estimate.dropped_nodes,
             ..Self::default()
         }
     }

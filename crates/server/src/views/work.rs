@@ -36,11 +36,11 @@ pub struct StatusView {
     /// The embedding model of the current index.
     pub vectors: String,
     /// The embedding model that a reindex will switch to.
-    pub vectors_wanted: Option<String>,
+    pub vectors_configured: Option<String>,
     /// Characters of the messages that no summary covers yet.
     pub raw_chars: u64,
     /// Nodes written by the fallback, to be rewritten by a model.
-    pub stand_ins: u32,
+    pub fallback_nodes: u32,
     /// Model usage and cost.
     pub spend: SpendView,
     /// The reason this process refuses all writes until restart, and the remedy.
@@ -100,10 +100,10 @@ impl StatusView {
             jobs_queued: u32::try_from(jobs.len() - dead).unwrap_or(u32::MAX),
             jobs_failed: u32::try_from(dead).unwrap_or(u32::MAX),
             summarizer: engine.summarizer_name().to_owned(),
-            vectors_wanted: engine.needs_reindex()?.then(|| engine.embedder_name().to_owned()),
+            vectors_configured: engine.needs_reindex()?.then(|| engine.embedder_name().to_owned()),
             vectors: engine.vector_index()?.model,
             raw_chars: engine.raw_history_chars(conversation.id)?,
-            stand_ins: engine.fallback_node_count(Some(conversation.id))?,
+            fallback_nodes: engine.fallback_node_count(Some(conversation.id))?,
             spend: engine.spend(Some(conversation.id))?.into(),
             writes_refused: super::stats::writes_refused(engine),
         })

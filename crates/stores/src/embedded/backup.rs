@@ -90,10 +90,10 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
         return Err(refused(file, "there is no such file"));
     }
     if has_wal(file) {
-        let why = "its write-ahead log is next to it, so it is a copy of a store, not a backup; \
+        let reason = "its write-ahead log is next to it, so it is a copy of a store, not a backup; \
                    put both files into a folder as treering.db and treering.db-wal, and pass \
                    that folder as --home";
-        return Err(refused(file, why));
+        return Err(refused(file, reason));
     }
     let connection = open_immutable(file).map_err(failed)?;
     configure(&connection).map_err(failed)?;
@@ -108,10 +108,10 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
         problems.extend(changed_messages(&connection, file)?);
     } else {
         // Older versions have no checksums.
-        let found: String = connection
+        let verdict: String = connection
             .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
             .map_err(failed)?;
-        problems.extend(Some(found).filter(|found| found != "ok"));
+        problems.extend(Some(verdict).filter(|verdict| verdict != "ok"));
     }
     if let Some(first) = problems.first() {
         let more = problems.len() - 1;
@@ -194,23 +194,23 @@ fn exchange(folder: &Path, path: &Path, incoming: &Path) -> io::Result<Option<Pa
         drop(wal::check_before_recovery(path));
         drop(checkpoint(path));
     }
-    let aside = wal::free_name(path, ".replaced");
+    let replaced = wal::free_name(path, ".replaced");
     let replaces = path.exists() || has_wal(path);
     if path.exists() {
-        fs::hard_link(path, &aside).or_else(|_| wal::copy_private(path, &aside))?;
+        fs::hard_link(path, &replaced).or_else(|_| wal::copy_private(path, &replaced))?;
     }
     // The old WAL must move too, or the next process would replay it into the restored
     // database.
     for suffix in ["-wal", "-shm"] {
         let sidecar = sidecar_path(path, suffix);
         if sidecar.exists() {
-            fs::rename(sidecar, sidecar_path(&aside, suffix))?;
+            fs::rename(sidecar, sidecar_path(&replaced, suffix))?;
         }
     }
     fs::rename(incoming, path)?;
-    wal::move_set_aside(path, &aside)?;
+    wal::move_set_aside(path, &replaced)?;
     sync_folder(folder)?;
-    Ok(replaces.then_some(aside))
+    Ok(replaces.then_some(replaced))
 }
 
 /// Checkpoints the whole WAL.
@@ -221,8 +221,8 @@ fn checkpoint(path: &Path) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-fn refused(file: &Path, why: &str) -> StoreError {
-    Invalid::new(format!("backup {}", file.display()), why).into()
+fn refused(file: &Path, reason: &str) -> StoreError {
+    Invalid::new(format!("backup {}", file.display()), reason).into()
 }
 
 fn exists(file: &Path) -> StoreError {

@@ -27,8 +27,8 @@ pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("checksum", -1, flags, |values: &Context<'_>| {
         let mut bytes = Vec::new();
-        for place in 0..values.len() {
-            let (kind, value): (u8, &[u8]) = match values.get_raw(place) {
+        for index in 0..values.len() {
+            let (kind, value): (u8, &[u8]) = match values.get_raw(index) {
                 ValueRef::Null => (0, &[]),
                 ValueRef::Integer(number) => (1, &number.to_le_bytes()),
                 ValueRef::Real(number) => (2, &number.to_bits().to_le_bytes()),

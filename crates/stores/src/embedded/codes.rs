@@ -27,8 +27,8 @@ pub(super) fn state(code: i64) -> Option<ConversationState> {
     ConversationState::ALL.into_iter().find(|state| state_code(*state) == code)
 }
 
-pub(super) const fn title_source_code(naming: TitleSource) -> i64 {
-    match naming {
+pub(super) const fn title_source_code(title_source: TitleSource) -> i64 {
+    match title_source {
         TitleSource::Untitled => 0,
         TitleSource::FirstMessage => 1,
         TitleSource::Source => 2,
@@ -36,8 +36,8 @@ pub(super) const fn title_source_code(naming: TitleSource) -> i64 {
     }
 }
 
-pub(super) fn naming(code: i64) -> Option<TitleSource> {
-    TitleSource::ALL.into_iter().find(|naming| title_source_code(*naming) == code)
+pub(super) fn title_source(code: i64) -> Option<TitleSource> {
+    TitleSource::ALL.into_iter().find(|title_source| title_source_code(*title_source) == code)
 }
 
 pub(super) const fn job_kind_code(kind: &JobKind) -> i64 {

@@ -48,7 +48,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
 /// The reason why a row could not be read, without the column number.
 pub(super) fn reason(error: &rusqlite::Error) -> String {
     match error {
-        rusqlite::Error::FromSqlConversionFailure(_, _, why) => why.to_string(),
+        rusqlite::Error::FromSqlConversionFailure(_, _, error) => error.to_string(),
         rusqlite::Error::IntegralValueOutOfRange(_, value) => format!("{value} is out of range"),
         rusqlite::Error::InvalidColumnType(_, column, _) => format!("{column} has the wrong type"),
         other => other.to_string(),
@@ -69,8 +69,8 @@ pub(super) fn is_io_failure(error: &rusqlite::Error) -> bool {
 }
 
 /// Converts an I/O error on one of the store's files.
-pub(super) fn explain_io(path: &Path, what: &str, error: &io::Error) -> StoreError {
-    let (path, detail) = (path.to_path_buf(), format!("{what}: {error}"));
+pub(super) fn explain_io(path: &Path, action: &str, error: &io::Error) -> StoreError {
+    let (path, detail) = (path.to_path_buf(), format!("{action}: {error}"));
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             StoreError::ReadOnly { path, detail }

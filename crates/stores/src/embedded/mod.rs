@@ -72,7 +72,7 @@ pub struct EmbeddedStore {
     writer: Result<Writer, StoreError>,
     health: Arc<StoreHealth>,
     /// The problem that was found in the WAL, if this process was the first to open the store.
-    found: Option<WalFinding>,
+    wal_finding: Option<WalFinding>,
     /// Declared last, so that it is released last.
     _lock: Lock,
 }
@@ -89,9 +89,9 @@ impl EmbeddedStore {
         let mut lock = Lock::acquire(folder);
         let (health, watch) = (Arc::new(StoreHealth::default()), Arc::new(Watch::default()));
         wal::check_database(&path)?;
-        let mut found = None;
+        let mut wal_finding = None;
         let checked = match lock.is_exclusive {
-            true => wal::check_before_recovery(&path).map(|finding| found = finding),
+            true => wal::check_before_recovery(&path).map(|finding| wal_finding = finding),
             false => Ok(()),
         };
         let writer = match checked.and_then(|()| open_writer(&path, sync, lock.is_exclusive)) {
@@ -108,8 +108,15 @@ impl EmbeddedStore {
             Err(error) => return Err(error),
         };
         lock.share();
-        let store =
-            Self { path, readers: Mutex::default(), watch, writer, health, found, _lock: lock };
+        let store = Self {
+            path,
+            readers: Mutex::default(),
+            watch,
+            writer,
+            health,
+            wal_finding,
+            _lock: lock,
+        };
         if let Err(error) = &store.writer {
             // A migration that failed for lack of space is reported as such.
             let is_full = matches!(error, StoreError::Full { .. });
@@ -143,20 +150,20 @@ impl EmbeddedStore {
     fn check_readable(&self) -> StoreResult<()> {
         let reader = self.pooled()?;
         check_application_id(&reader, &self.path)?;
-        let found = schema::version(&reader).map_err(|error| explain(&self.path, &error))?;
-        if found == schema::NEWEST {
+        let version = schema::version(&reader).map_err(|error| explain(&self.path, &error))?;
+        if version == schema::NEWEST {
             return Ok(());
         }
         let detail =
-            format!("it has schema version {found} and must be migrated to {}", schema::NEWEST);
+            format!("it has schema version {version} and must be migrated to {}", schema::NEWEST);
         Err(StoreError::ReadOnly { path: self.path.clone(), detail })
     }
 
     /// Describes each damaged WAL: the copies set aside, and the live WAL of a read-only store.
     fn damaged_logs(&self) -> Vec<String> {
-        let aside = wal::set_aside(&self.path).into_iter().filter(WalFinding::is_damage);
+        let saved = wal::set_aside(&self.path).into_iter().filter(WalFinding::is_damage);
         let live = self.writer.is_err().then(|| wal::live_damage(&self.path)).flatten();
-        aside
+        saved
             .map(|finding| finding.describe())
             .chain(live.map(|live| live.describe_live()))
             .collect()
@@ -180,8 +187,9 @@ impl EmbeddedStore {
             Some(connection) => connection,
             None => self.open_reader()?,
         };
-        let begun = connection.prepare_cached("BEGIN").and_then(|mut begin| begin.execute([]));
-        begun.map_err(|error| explain(&self.path, &error))?;
+        let begin_result =
+            connection.prepare_cached("BEGIN").and_then(|mut begin| begin.execute([]));
+        begin_result.map_err(|error| explain(&self.path, &error))?;
         Ok(Pooled { store: self, connection: Some(connection), state: None })
     }
 
@@ -311,7 +319,10 @@ impl Maintenance for EmbeddedStore {
     fn open_warnings(&self) -> Vec<String> {
         let mut warnings = self.damaged_logs();
         warnings.extend(
-            self.found.as_ref().filter(|found| !found.is_damage()).map(WalFinding::describe),
+            self.wal_finding
+                .as_ref()
+                .filter(|finding| !finding.is_damage())
+                .map(WalFinding::describe),
         );
         warnings
     }
@@ -353,8 +364,8 @@ impl Maintenance for EmbeddedStore {
 }
 
 fn tenant(row: &Row<'_>) -> rusqlite::Result<TenantId> {
-    TenantId::new(row.get::<_, String>(0)?).map_err(|why| {
-        rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into())
+    TenantId::new(row.get::<_, String>(0)?).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, error.into())
     })
 }
 

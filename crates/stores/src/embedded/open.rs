@@ -79,8 +79,8 @@ pub(super) fn make_folder(folder: &Path, path: &Path) -> StoreResult<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let what = format!("cannot create {}", folder.display());
-    builder.create(folder).map_err(|error| explain_io(path, &what, &error))
+    let action = format!("cannot create {}", folder.display());
+    builder.create(folder).map_err(|error| explain_io(path, &action, &error))
 }
 
 /// Makes files created with `options` accessible to this user only.

@@ -58,11 +58,11 @@ pub(super) fn begin(path: &Path) -> StoreResult<(Connection, Option<FileState>)>
         let state = FileState::of(path);
         let opened = if state.log.is_some() { open_reader(path) } else { open_without_wal(path) };
         // The first read fixes the snapshot and needs the WAL.
-        let begun = opened.and_then(|connection| {
+        let begin_result = opened.and_then(|connection| {
             connection.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
             Ok(connection)
         });
-        match begun {
+        match begin_result {
             Ok(connection) if state.log.is_some() => return Ok((connection, None)),
             Ok(connection) if FileState::of(path) == state => return Ok((connection, Some(state))),
             Err(error) if attempt >= ATTEMPTS || !is_transient(path, &error, state) => {

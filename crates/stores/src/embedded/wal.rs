@@ -111,16 +111,16 @@ pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<WalFindin
         Ending::Incomplete => Some("incomplete"),
         Ending::Damaged { .. } => Some("damaged"),
     };
-    let mut found = None;
+    let mut wal_finding = None;
     if let Some(kind) = kind {
-        let aside = free_name(path, &format!("-wal.{kind}"));
-        let what = "cannot keep a copy of its damaged log";
-        copy_private(&log, &aside).map_err(|error| explain_io(path, what, &error))?;
-        found = Some(WalFinding { wal: aside, ending });
+        let saved_wal = free_name(path, &format!("-wal.{kind}"));
+        let action = "cannot keep a copy of its damaged log";
+        copy_private(&log, &saved_wal).map_err(|error| explain_io(path, action, &error))?;
+        wal_finding = Some(WalFinding { wal: saved_wal, ending });
     }
     make_durable(path, &log)
         .map_err(|error| explain_io(path, "cannot make its log durable", &error))?;
-    Ok(found)
+    Ok(wal_finding)
 }
 
 /// An unused path beside the database, made of the suffix and the current Unix time in seconds.
@@ -144,7 +144,7 @@ pub(super) fn set_aside(path: &Path) -> Vec<WalFinding> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
     let prefix = format!("{}-wal.", name.to_string_lossy());
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<WalFinding> = entries
+    let mut findings: Vec<WalFinding> = entries
         .filter_map(|entry| {
             let (log, name) = (entry.path(), entry.file_name());
             let kind = name.to_str()?.strip_prefix(&prefix)?;
@@ -160,8 +160,8 @@ pub(super) fn set_aside(path: &Path) -> Vec<WalFinding> {
             Some(WalFinding { wal: log, ending })
         })
         .collect();
-    found.sort_by(|a, b| a.wal.cmp(&b.wal));
-    found
+    findings.sort_by(|a, b| a.wal.cmp(&b.wal));
+    findings
 }
 
 /// Renames the WALs that were copied aside, so that they belong to the store at `to`.
@@ -234,7 +234,7 @@ fn read(log: &Path) -> io::Result<Contents> {
     let is_size = page_size.is_power_of_two() && (512..=65536).contains(&page_size);
     is_sound &= is_size;
     let page_size = if is_size { page_size } else { PAGE_SIZE };
-    let mut chain = ChecksumChain { sums: [sum; 2], is_whole: is_sound, is_big_endian };
+    let mut chain = ChecksumChain { sums: [sum; 2], is_intact: is_sound, is_big_endian };
     let mut salts = is_sound.then_some([word(&header, 16), word(&header, 20)]);
     let (mut frames, mut bytes) = (Vec::new(), vec![0; FRAME_HEADER + page_size]);
     while read_full(&mut file, &mut bytes)? == bytes.len() {
@@ -258,7 +258,7 @@ struct ChecksumChain {
     /// The checksum of the last frame: as stored, and as computed.
     sums: [[u32; 2]; 2],
     /// Whether every frame so far is valid.
-    is_whole: bool,
+    is_intact: bool,
     is_big_endian: bool,
 }
 
@@ -270,15 +270,15 @@ impl ChecksumChain {
         };
         let (of_frame, stored) =
             ([word(bytes, 8), word(bytes, 12)], [word(bytes, 16), word(bytes, 20)]);
-        let [after_stored, after_computed] = match self.is_whole {
+        let [after_stored, after_computed] = match self.is_intact {
             true => [sum_after(self.sums[0]); 2],
             false => self.sums.map(sum_after),
         };
         let continues = stored == after_stored || stored == after_computed;
-        self.is_whole &= continues && of_frame == salts;
+        self.is_intact &= continues && of_frame == salts;
         self.sums = [stored, after_stored];
         let is_commit = word(bytes, 4) != 0;
-        Frame { salts: of_frame, is_commit, is_valid: self.is_whole, continues }
+        Frame { salts: of_frame, is_commit, is_valid: self.is_intact, continues }
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
     /// Each letter is a frame: `v` valid, `l` lost, `o` of an older generation. An upper-case
     /// letter is a commit, and `|` precedes a frame of another writer.
     fn check(frames: &str, expected: Ending) {
-        let mut made: Vec<Frame> = Vec::new();
+        let mut parsed: Vec<Frame> = Vec::new();
         let mut continues = true;
         for letter in frames.chars() {
             if letter == '|' {
@@ -350,10 +350,10 @@ mod tests {
             }
             let salts = if letter.eq_ignore_ascii_case(&'o') { [6, 1] } else { [7, 2] };
             let (is_commit, is_valid) = (letter.is_uppercase(), letter.eq_ignore_ascii_case(&'v'));
-            made.push(Frame { salts, is_commit, is_valid, continues });
+            parsed.push(Frame { salts, is_commit, is_valid, continues });
             continues = true;
         }
-        assert_eq!(ending(&made, [7, 2]), expected, "{frames}");
+        assert_eq!(ending(&parsed, [7, 2]), expected, "{frames}");
     }
 
     #[test]

@@ -211,14 +211,14 @@ fn plan_and_write(
     let writes =
         planned.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(CommitFailure::Plan)?;
     if let Some(write) = writes.iter().find(|write| !scope.permits(write)) {
-        let why = format!("it is outside the scope of the commit: {scope:?}");
-        return Err(CommitFailure::Plan(Invalid::new(format!("write {write:?}"), why).into()));
+        let reason = format!("it is outside the scope of the commit: {scope:?}");
+        return Err(CommitFailure::Plan(Invalid::new(format!("write {write:?}"), reason).into()));
     }
     Ok(write::apply(connection, scope.tenant(), &writes)?)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> StoreError {
-    let why = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Invalid::new("commit", format!("its plan panicked: {why}")).into()
+    let reason = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Invalid::new("commit", format!("its plan panicked: {reason}")).into()
 }

@@ -21,15 +21,15 @@ use crate::generate::{external_id, random_below};
 pub fn stored_items_are_read_back(store: &dyn Store) {
     let mut it = conversation(1);
     let fork = Fork { parent: ThreadName::main(), after: Some(MessageIdx(0)) };
-    let idea = ThreadName::new("idea: 2").unwrap();
+    let thread_name = ThreadName::new("idea: 2").unwrap();
     it.threads.push(Thread {
-        name: idea.clone(),
+        name: thread_name.clone(),
         fork: Some(fork),
         last_turn: None,
         turn_ended: false,
     });
     let mut other = message(1, 1, Role::Assistant, "there");
-    other.thread = idea;
+    other.thread = thread_name;
     let call = tool_call(
         0,
         0,
@@ -108,11 +108,11 @@ pub fn a_refused_plan_writes_nothing(store: &dyn Store) {
 pub fn a_failing_write_takes_the_whole_commit_with_it(store: &dyn Store) {
     put(store, 1);
     let id = conversation(1).id;
-    let taken = vec![
+    let duplicate_slug = vec![
         Write::AddMessage(id, message(1, 0, Role::Assistant, "new")),
         Write::AddMessage(id, message(0, 0, Role::User, "the place is taken")),
     ];
-    commit(store, taken).unwrap_err();
+    commit(store, duplicate_slug).unwrap_err();
     let orphan = ConversationId::from_bytes([77; 16]);
     let orphaned = vec![
         Write::AddMessage(id, message(1, 0, Role::Assistant, "new")),
@@ -198,9 +198,9 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
     let open =
         ConversationFilter { states: vec![ConversationState::Open], ..ConversationFilter::all(10) };
     assert_eq!(list(&open), [5, 4, 3, 2, 1]);
-    let there =
+    let in_project =
         ConversationFilter { cwd: Some("/elsewhere".into()), ..ConversationFilter::all(10) };
-    assert_eq!(list(&there), [6]);
+    assert_eq!(list(&in_project), [6]);
 }
 
 /// A folder finds what lies below it, and not its siblings. A project is found by the working
@@ -215,11 +215,11 @@ pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
         (None, Some("/pqr/x")),
         (None, None),
     ];
-    for (place, (cwd, project)) in folders.into_iter().enumerate() {
-        let mut it = conversation(place as u8 + 1);
+    for (index, (cwd, project)) in folders.into_iter().enumerate() {
+        let mut it = conversation(index as u8 + 1);
         it.cwd = cwd.map(str::to_owned);
         it.project_path = project.map(str::to_owned);
-        it.last_activity = Timestamp::from_micros(100 - place as i64);
+        it.last_activity = Timestamp::from_micros(100 - index as i64);
         commit(store, vec![Write::PutConversation(it)]).unwrap();
     }
     let reader = reader(store);
@@ -247,7 +247,7 @@ pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
 pub fn listing_follows_activity(store: &dyn Store) {
     const HOUR: i64 = 3_600_000_000;
     let mut state = 7_u64;
-    let mut draw = |below| i64::from(random_below(&mut state, below));
+    let mut draw = |end| i64::from(random_below(&mut state, end));
     let mut all: Vec<Conversation> = (0..40).map(conversation).collect();
     for round in 0..300 {
         let it = &mut all[draw(40) as usize];

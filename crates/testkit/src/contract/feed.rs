@@ -18,9 +18,9 @@ use super::{commit, commit_for, conversation, key, message, put, reader, tenant,
 /// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! feed_contract {
-    ($fresh:expr) => {
+    ($new_store:expr) => {
         $crate::store_contract!(
-            $fresh,
+            $new_store,
             feed,
             changes_come_in_the_order_of_their_commits,
             changes_are_paged_by_cursors,
@@ -71,8 +71,8 @@ fn five_commits(store: &dyn Store) {
     let id = key(1).id;
     commit(store, vec![Write::AddToolCall(id, tool_call(0, 0, None))]).unwrap();
     let it = conversation(2);
-    let theirs = message(0, 0, Role::User, "theirs");
-    let writes = vec![Write::PutConversation(it.clone()), Write::AddMessage(it.id, theirs)];
+    let other = message(0, 0, Role::User, "theirs");
+    let writes = vec![Write::PutConversation(it.clone()), Write::AddMessage(it.id, other)];
     commit_for(store, tenant("others"), writes).unwrap();
     commit(store, vec![Write::PutNode(id, Box::new(node(1, 7)))]).unwrap();
     commit(store, vec![Write::AddJobEvent(log_line(id, "line"))]).unwrap();
@@ -96,9 +96,9 @@ pub fn changes_come_in_the_order_of_their_commits(store: &dyn Store) {
         ["vector 2"]
     );
     assert_eq!(only(&ChangeFilter { vectors_of: Some("c"), ..ChangeFilter::default() }), [""; 0]);
-    let theirs =
+    let other =
         store.reader(&tenant("others")).unwrap().changes(&Cursor::start(), &ALL, 100).unwrap();
-    assert_eq!(words(&theirs), ["theirs"]);
+    assert_eq!(words(&other), ["theirs"]);
     let nobody =
         store.reader(&tenant("nobody")).unwrap().changes(&Cursor::start(), &ALL, 100).unwrap();
     assert_eq!((nobody.items, nobody.cursor, nobody.is_last), (vec![], Cursor::start(), true));
@@ -233,13 +233,13 @@ pub fn a_commit_wakes_waiters(store: &dyn Store) {
 
 pub fn the_end_of_every_feed_is_known(store: &dyn Store) {
     five_commits(store);
-    let mut ends = store.cursors().unwrap();
-    ends.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut cursors = store.cursors().unwrap();
+    cursors.sort_by(|a, b| a.0.cmp(&b.0));
     let end = |tenant: &TenantId| {
         store.reader(tenant).unwrap().changes(&Cursor::start(), &ALL, 100).unwrap().cursor
     };
     let tenants = [TenantId::default(), tenant("others")];
-    assert_eq!(ends, tenants.map(|tenant| (tenant.clone(), end(&tenant))));
+    assert_eq!(cursors, tenants.map(|tenant| (tenant.clone(), end(&tenant))));
 }
 
 fn log_line(conversation: ConversationId, text: &str) -> JobEvent {
@@ -264,8 +264,8 @@ pub fn vectors_are_kept_by_model_and_content(store: &dyn Store) {
     commit(store, vec![Write::PutVectors("a".into(), first)]).unwrap();
     let again = vec![(hash(1), vec![9.0]), (hash(3), vec![0.25])];
     commit(store, vec![Write::PutVectors("a".into(), again)]).unwrap();
-    let asked = [hash(3), hash(4), hash(1)];
-    let found = reader(store).vectors("a", &asked).unwrap();
+    let hashes = [hash(3), hash(4), hash(1)];
+    let found = reader(store).vectors("a", &hashes).unwrap();
     assert_eq!(
         found,
         [Some(vec![0.25]), None, Some(exact.clone())],
@@ -279,7 +279,7 @@ pub fn vectors_are_kept_by_model_and_content(store: &dyn Store) {
         Write::RemoveVectors("b".into(), vec![hash(3)]),
     ];
     commit(store, remove).unwrap();
-    let left = reader(store).vectors("a", &asked).unwrap();
+    let left = reader(store).vectors("a", &hashes).unwrap();
     assert_eq!(
         left,
         [Some(vec![0.25]), None, None],
@@ -294,12 +294,12 @@ pub fn vectors_of_tenants_and_models_are_apart(store: &dyn Store) {
     commit(store, put("b")).unwrap();
     commit_for(store, others.clone(), put("a")).unwrap();
     commit(store, vec![Write::DropVectors("a".into())]).unwrap();
-    let there = |tenant: &TenantId, model: &str| {
+    let is_stored = |tenant: &TenantId, model: &str| {
         store.reader(tenant).unwrap().vectors(model, &[hash(1)]).unwrap()[0].is_some()
     };
-    assert!(!there(&TenantId::default(), "a"));
-    assert!(there(&TenantId::default(), "b") && there(&others, "a"));
-    assert!(!there(&others, "b"));
+    assert!(!is_stored(&TenantId::default(), "a"));
+    assert!(is_stored(&TenantId::default(), "b") && is_stored(&others, "a"));
+    assert!(!is_stored(&others, "b"));
 }
 
 pub fn the_vector_index_comes_back(store: &dyn Store) {
@@ -314,9 +314,9 @@ pub fn the_vector_index_comes_back(store: &dyn Store) {
     let done = changes(store, &Cursor::start(), 1).cursor;
     for index in [
         VectorIndex::of("a"),
-        VectorIndex::of("a").towards("b").advanced("b", done),
-        VectorIndex::of("a").towards("b"),
-        VectorIndex::of("a").towards("b").cut_over(),
+        VectorIndex::of("a").rebuilding_for("b").advanced("b", done),
+        VectorIndex::of("a").rebuilding_for("b"),
+        VectorIndex::of("a").rebuilding_for("b").cut_over(),
     ] {
         commit(store, vec![Write::PutVectorIndex(index.clone())]).unwrap();
         assert_eq!(read(), Some(index));

@@ -59,16 +59,27 @@ fn line(number: u8, job: JobId, text: &str) -> JobEvent {
 
 pub fn lines_about_no_conversation_are_kept_by_tenant(store: &dyn Store) {
     put(store, 1);
-    let about = line(1, job(1, 1, 0).id, "about one");
-    let none = JobEvent { conversation: None, ..line(1, about.job, "about none") };
-    commit(store, vec![Write::AddJobEvent(about.clone()), Write::AddJobEvent(none.clone())])
+    let with_conversation = line(1, job(1, 1, 0).id, "about one");
+    let without_conversation =
+        JobEvent { conversation: None, ..line(1, with_conversation.job, "about none") };
+    commit(
+        store,
+        vec![
+            Write::AddJobEvent(with_conversation.clone()),
+            Write::AddJobEvent(without_conversation.clone()),
+        ],
+    )
+    .unwrap();
+    commit_for(store, tenant("others"), vec![Write::AddJobEvent(without_conversation.clone())])
         .unwrap();
-    commit_for(store, tenant("others"), vec![Write::AddJobEvent(none.clone())]).unwrap();
     let reader = reader(store);
-    assert_eq!(reader.job_events(&whole_log()).unwrap(), [about.clone(), none.clone()]);
-    let theirs = store.reader(&tenant("others")).unwrap();
-    assert_eq!(theirs.job_events(&whole_log()).unwrap(), [none]);
-    let of_one = JobEventFilter { conversation: about.conversation, ..whole_log() };
+    assert_eq!(
+        reader.job_events(&whole_log()).unwrap(),
+        [with_conversation.clone(), without_conversation.clone()]
+    );
+    let other_tenant = store.reader(&tenant("others")).unwrap();
+    assert_eq!(other_tenant.job_events(&whole_log()).unwrap(), [without_conversation]);
+    let of_one = JobEventFilter { conversation: with_conversation.conversation, ..whole_log() };
     assert_eq!(reader.job_events(&of_one).unwrap().len(), 1);
 }
 
@@ -94,8 +105,8 @@ pub fn a_job_comes_back_as_it_was_added(store: &dyn Store) {
     let reader = reader(store);
     for job in &all {
         assert_eq!(reader.job(job).unwrap().as_ref(), Some(job));
-        let elsewhere = Job { conversation: key(2).id, ..job.clone() };
-        assert_eq!(reader.job(&elsewhere).unwrap(), None);
+        let in_other_conversation = Job { conversation: key(2).id, ..job.clone() };
+        assert_eq!(reader.job(&in_other_conversation).unwrap(), None);
     }
 }
 
@@ -131,19 +142,19 @@ pub fn a_commit_may_be_of_two_conversations(store: &dyn Store) {
 
 pub fn a_job_that_is_gone_stays_gone(store: &dyn Store) {
     put(store, 1);
-    let (mut there, gone) = (job(1, 1, 0), job(1, 1, 1));
-    add_jobs(store, &[there.clone(), gone.clone()]);
+    let (mut kept, removed) = (job(1, 1, 0), job(1, 1, 1));
+    add_jobs(store, &[kept.clone(), removed.clone()]);
     for _ in 0..2 {
-        commit(store, vec![Write::RemoveJob(gone.clone())]).unwrap();
+        commit(store, vec![Write::RemoveJob(removed.clone())]).unwrap();
     }
-    there.lease("worker", at(1));
-    (there.failures, there.error) = (1, Some("busy".into()));
-    commit(store, vec![Write::PutJob(there.clone()), Write::PutJob(gone.clone())]).unwrap();
-    assert_eq!(jobs(store, &everyone()), [there.clone()]);
-    assert_eq!(reader(store).job(&gone).unwrap(), None);
-    there.release(at(3));
-    commit(store, vec![Write::PutJob(there.clone())]).unwrap();
-    assert_eq!(jobs(store, &everyone()), [there], "the lease is gone");
+    kept.lease("worker", at(1));
+    (kept.failures, kept.error) = (1, Some("busy".into()));
+    commit(store, vec![Write::PutJob(kept.clone()), Write::PutJob(removed.clone())]).unwrap();
+    assert_eq!(jobs(store, &everyone()), [kept.clone()]);
+    assert_eq!(reader(store).job(&removed).unwrap(), None);
+    kept.release(at(3));
+    commit(store, vec![Write::PutJob(kept.clone())]).unwrap();
+    assert_eq!(jobs(store, &everyone()), [kept], "the lease is gone");
 }
 
 pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
@@ -227,8 +238,8 @@ pub fn lower_levels_are_due_first(store: &dyn Store) {
         [(1, 1), (2, 2)],
         "conversations do not wait for each other"
     );
-    let above = JobFilter { heights: Some((2, 9)), ..due(at(0)) };
-    assert_eq!(heights(store, &above), [(2, 2)], "jobs outside the filter block too");
+    let filter = JobFilter { heights: Some((2, 9)), ..due(at(0)) };
+    assert_eq!(heights(store, &filter), [(2, 2)], "jobs outside the filter block too");
     // A leased or retrying job still blocks the levels above.
     first.lease("worker", at(0));
     commit(store, vec![Write::PutJob(first.clone())]).unwrap();
@@ -288,23 +299,23 @@ pub fn the_newest_lines_of_the_log_come_oldest_first(store: &dyn Store) {
 pub fn the_log_is_read_by_conversation_and_job(store: &dyn Store) {
     put(store, 1);
     put(store, 2);
-    let (here, there) = (job(1, 1, 0).id, job(2, 1, 0).id);
+    let (first, second) = (job(1, 1, 0).id, job(2, 1, 0).id);
     let lines = [
-        line(1, here, "a"),
-        line(2, there, "b"),
+        line(1, first, "a"),
+        line(2, second, "b"),
         line(1, job(1, 1, 1).id, "c"),
-        line(1, here, "d"),
+        line(1, first, "d"),
     ];
     commit(store, lines.map(Write::AddJobEvent).to_vec()).unwrap();
     let check = |filter: JobEventFilter, expected: &[&str]| {
         assert_eq!(logged(store, &filter), expected, "{filter:?}");
     };
-    let about = |prefix: &str| JobEventFilter { job_prefix: Some(prefix.into()), ..whole_log() };
+    let of_job = |prefix: &str| JobEventFilter { job_prefix: Some(prefix.into()), ..whole_log() };
     check(JobEventFilter { conversation: Some(key(1).id), ..whole_log() }, &["a", "c", "d"]);
-    check(about(&here.to_string()), &["a", "d"]);
-    check(JobEventFilter { limit: 1, ..about(&here.short()) }, &["d"]);
-    check(JobEventFilter { conversation: Some(key(2).id), ..about(&here.short()) }, &[]);
-    check(about("%"), &[]);
+    check(of_job(&first.to_string()), &["a", "d"]);
+    check(JobEventFilter { limit: 1, ..of_job(&first.short()) }, &["d"]);
+    check(JobEventFilter { conversation: Some(key(2).id), ..of_job(&first.short()) }, &[]);
+    check(of_job("%"), &[]);
 }
 
 pub fn trees_of_tenants_are_apart(store: &dyn Store) {
@@ -376,7 +387,7 @@ pub fn a_batch_has_turns_or_else_others(store: &dyn Store) {
     put(store, 2);
     add_jobs(store, &[0, 1, 2].map(|ordinal| job(2, 1, ordinal)));
     let batch = |now| -> Vec<(u8, u32)> {
-        lease(store, now, "w").iter().map(|job| (job.kind.height(), job.kind.place())).collect()
+        lease(store, now, "w").iter().map(|job| (job.kind.height(), job.kind.position())).collect()
     };
     assert_eq!(batch(at(0)), [(0, 0), (0, 1), (0, 2)]);
     assert_eq!(batch(at(0)), [(0, 3)]);
@@ -397,8 +408,8 @@ pub fn no_job_is_leased_twice(store: &dyn Store) {
     let mut leased: Vec<u32> = std::thread::scope(|scope| {
         let work = |worker: &String| -> Vec<u32> {
             let batches = std::iter::from_fn(|| Some(lease(store, at(0), worker)));
-            let taken = batches.take_while(|batch| !batch.is_empty()).flatten();
-            taken.map(|job| job.kind.place()).collect()
+            let leased = batches.take_while(|batch| !batch.is_empty()).flatten();
+            leased.map(|job| job.kind.position()).collect()
         };
         let threads: Vec<_> =
             workers.iter().map(|worker| scope.spawn(move || work(worker))).collect();

@@ -13,9 +13,9 @@ use crate::contract::{commit, commit_for, key, reader, tenant};
 /// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! ledger_contract {
-    ($fresh:expr) => {
+    ($new_store:expr) => {
         $crate::store_contract!(
-            $fresh,
+            $new_store,
             ledger,
             spend_is_added_up_by_model_conversation_and_day,
             spend_can_be_taken_back_and_is_apart_by_tenant,
@@ -89,16 +89,16 @@ pub fn spend_can_be_taken_back_and_is_apart_by_tenant(store: &dyn Store) {
 }
 
 pub fn requests_to_a_provider_are_shared_by_all_tenants(store: &dyn Store) {
-    let taken = |second: i64, calls: i64, tokens: i64| QuotaUsage { at: at(second), calls, tokens };
+    let usage = |second: i64, calls: i64, tokens: i64| QuotaUsage { at: at(second), calls, tokens };
     let read = |since: i64| reader(store).ledger().requests_since("openai", at(since)).unwrap();
     commit(store, vec![charge_at(1000, None, "openai/a", 2), charge_at(1010, None, "openai/b", 1)])
         .unwrap();
     commit_for(store, tenant("others"), vec![charge_at(1000, None, "openai/b", 4)]).unwrap();
     commit(store, vec![charge_at(1000, None, "gemini/a", 9)]).unwrap();
-    assert_eq!(read(1000), [taken(1000, 6, 78), taken(1010, 1, 13)]);
-    assert_eq!(read(1001), [taken(1010, 1, 13)]);
+    assert_eq!(read(1000), [usage(1000, 6, 78), usage(1010, 1, 13)]);
+    assert_eq!(read(1001), [usage(1010, 1, 13)]);
     commit(store, vec![charge_at(1010, None, "openai/b", -1)]).unwrap();
-    assert_eq!(read(1001), [taken(1010, 1, 0)], "a refund does not undo the request");
+    assert_eq!(read(1001), [usage(1010, 1, 0)], "a refund does not undo the request");
     commit(store, vec![charge_at(1125, None, "openai/a", 1)]).unwrap();
-    assert_eq!(read(0), [taken(1010, 1, 0), taken(1125, 1, 13)], "old requests are deleted");
+    assert_eq!(read(0), [usage(1010, 1, 0), usage(1125, 1, 13)], "old requests are deleted");
 }

@@ -26,8 +26,8 @@ use crate::generate::external_id;
 /// Expands to one test per rule of the contract.
 #[macro_export]
 macro_rules! store_contract {
-    ($fresh:expr) => {
-        $crate::store_contract!($fresh, basics,
+    ($new_store:expr) => {
+        $crate::store_contract!($new_store, basics,
             stored_items_are_read_back,
             any_text_comes_back,
             a_refused_plan_writes_nothing,
@@ -48,16 +48,16 @@ macro_rules! store_contract {
             commits_are_seen_at_once,
             a_sound_store_has_no_problems,
         );
-        $crate::writers_contract!($fresh);
-        $crate::tree_contract!($fresh);
-        $crate::feed_contract!($fresh);
-        $crate::ledger_contract!($fresh);
+        $crate::writers_contract!($new_store);
+        $crate::tree_contract!($new_store);
+        $crate::feed_contract!($new_store);
+        $crate::ledger_contract!($new_store);
     };
-    ($fresh:expr, $part:ident, $($rule:ident),* $(,)?) => {
+    ($new_store:expr, $part:ident, $($rule:ident),* $(,)?) => {
         $(
             #[test]
             fn $rule() {
-                let (store, _guard) = $fresh;
+                let (store, _guard) = $new_store;
                 $crate::contract::$part::$rule(&store);
             }
         )*

@@ -18,9 +18,9 @@ use crate::contract::{at, commit, key, put, reader};
 /// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! tree_contract {
-    ($fresh:expr) => {
+    ($new_store:expr) => {
         $crate::store_contract!(
-            $fresh,
+            $new_store,
             tree,
             a_node_comes_back_as_it_was_put,
             a_node_replaces_the_one_at_its_place,
@@ -34,7 +34,7 @@ macro_rules! tree_contract {
             levels_are_added_up,
         );
         $crate::store_contract!(
-            $fresh,
+            $new_store,
             jobs,
             a_job_comes_back_as_it_was_added,
             lines_about_no_conversation_are_kept_by_tenant,
@@ -109,7 +109,7 @@ pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
 }
 
 fn content() -> NodeContent {
-    let list = |what: &str| vec![format!("{what} one"), format!("{what} 'two' 🌊\n\0")];
+    let list = |label: &str| vec![format!("{label} one"), format!("{label} 'two' 🌊\n\0")];
     NodeContent {
         overview: "## Tides\n- the berth is 7 m deep; \u{202e}漢".into(),
         files_mentioned: list("file"),
@@ -164,12 +164,12 @@ pub(crate) fn node(number: u8, ordinal: u32) -> Node {
 }
 
 /// Stores conversation `number` with these nodes, each given as level, ordinal and parent.
-pub(crate) fn grown(store: &dyn Store, number: u8, places: &[(u8, u32, Option<u32>)]) {
+pub(crate) fn put_nodes(store: &dyn Store, number: u8, nodes: &[(u8, u32, Option<u32>)]) {
     put(store, number);
     let put = |(level, ordinal, parent): &(u8, u32, Option<u32>)| {
         put_node(number, Node { parent: *parent, ..node(*level, *ordinal) })
     };
-    commit(store, places.iter().map(put).collect()).unwrap();
+    commit(store, nodes.iter().map(put).collect()).unwrap();
 }
 
 pub(crate) fn put_node(number: u8, node: Node) -> Write {
@@ -183,9 +183,9 @@ pub(crate) fn nodes(store: &dyn Store, number: u8, filter: &NodeFilter) -> Vec<N
 /// The node versions of a conversation, after checking that they match the nodes.
 fn versions_of(store: &dyn Store, number: u8, nodes: &[Node]) -> Vec<NodeVersion> {
     let versions = reader(store).node_versions(key(number).id, &NodeFilter::default()).unwrap();
-    let place = |version: &NodeVersion| (version.level, version.ordinal);
+    let key = |version: &NodeVersion| (version.level, version.ordinal);
     assert_eq!(
-        versions.iter().map(place).collect::<Vec<_>>(),
+        versions.iter().map(key).collect::<Vec<_>>(),
         nodes.iter().map(|node| (node.level(), node.ordinal())).collect::<Vec<_>>()
     );
     assert!(
@@ -196,8 +196,8 @@ fn versions_of(store: &dyn Store, number: u8, nodes: &[Node]) -> Vec<NodeVersion
 }
 
 pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
-    grown(store, 1, &[(1, 0, None), (1, 1, Some(0)), (2, 0, None)]);
-    grown(store, 2, &[(1, 0, None)]);
+    put_nodes(store, 1, &[(1, 0, None), (1, 1, Some(0)), (2, 0, None)]);
+    put_nodes(store, 2, &[(1, 0, None)]);
     let all = || nodes(store, 1, &NodeFilter::default());
     let before = versions_of(store, 1, &all());
     assert!(before[1].superseded && !before[0].superseded);
@@ -222,7 +222,7 @@ pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
 }
 
 /// Level and ordinal of each node of a conversation.
-fn places(store: &dyn Store, number: u8, filter: &NodeFilter) -> Vec<(u8, u32)> {
+fn positions(store: &dyn Store, number: u8, filter: &NodeFilter) -> Vec<(u8, u32)> {
     let found = nodes(store, number, filter);
     found.iter().map(|node| (node.level().number(), node.ordinal())).collect()
 }
@@ -237,7 +237,7 @@ pub fn a_node_comes_back_as_it_was_put(store: &dyn Store) {
 }
 
 pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
-    grown(store, 1, &[(1, 0, Some(0)), (1, 1, None), (2, 0, None)]);
+    put_nodes(store, 1, &[(1, 0, Some(0)), (1, 1, None), (2, 0, None)]);
     let mut other = Node { tokens: 99, dirty: true, grounded: 0.5, ..node(1, 1) };
     other.id = NodeId::from_stored("l1-otherwise-20260302".into());
     other.spec.style.length = SummaryLength::Keep(0.8);
@@ -251,15 +251,15 @@ pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
 }
 
 pub fn nodes_come_in_order_and_by_filter(store: &dyn Store) {
-    grown(
+    put_nodes(
         store,
         1,
         &[(2, 1, None), (1, 2, Some(1)), (2, 0, Some(1)), (1, 10, None), (1, 0, Some(0))],
     );
-    grown(store, 2, &[(1, 0, None)]);
+    put_nodes(store, 2, &[(1, 0, None)]);
     commit(store, vec![Write::MarkDirty(key(1).id, level(2), vec![1])]).unwrap();
     let check = |filter: NodeFilter, expected: &[(u8, u32)]| {
-        assert_eq!(places(store, 1, &filter), expected, "{filter:?}");
+        assert_eq!(positions(store, 1, &filter), expected, "{filter:?}");
     };
     check(NodeFilter::default(), &[(1, 0), (1, 2), (1, 10), (2, 0), (2, 1)]);
     check(NodeFilter::at(level(1)), &[(1, 0), (1, 2), (1, 10)]);
@@ -275,15 +275,15 @@ pub fn nodes_come_in_order_and_by_filter(store: &dyn Store) {
     check(numbered(Span::between(0, 10)), &[(1, 0), (1, 2)]);
     check(numbered(Span::starting(1, 1)), &[(1, 2)]);
     check(numbered(Span::starting(3, 9)), &[(1, 10)]);
-    assert_eq!(places(store, 2, &NodeFilter::default()), [(1, 0)]);
-    assert_eq!(places(store, 3, &NodeFilter::default()), []);
+    assert_eq!(positions(store, 2, &NodeFilter::default()), [(1, 0)]);
+    assert_eq!(positions(store, 3, &NodeFilter::default()), []);
 }
 
 pub fn a_node_is_superseded_once_its_group_has_a_node(store: &dyn Store) {
-    grown(store, 1, &[(1, 0, Some(0)), (1, 1, Some(1)), (1, 2, None)]);
+    put_nodes(store, 1, &[(1, 0, Some(0)), (1, 1, Some(1)), (1, 2, None)]);
     // A group with the same ordinal in another conversation or at another level covers nothing
     // here.
-    grown(store, 2, &[(2, 0, None), (2, 1, None)]);
+    put_nodes(store, 2, &[(2, 0, None), (2, 1, None)]);
     commit(store, vec![put_node(1, node(3, 0))]).unwrap();
     let superseded = || -> Vec<bool> {
         nodes(store, 1, &NodeFilter::at(level(1))).iter().map(|node| node.superseded).collect()
@@ -297,8 +297,8 @@ pub fn a_node_is_superseded_once_its_group_has_a_node(store: &dyn Store) {
 
 pub fn parents_and_dirt_reach_exactly_the_nodes_named(store: &dyn Store) {
     let four = [(1, 0, None), (1, 1, Some(5)), (1, 2, Some(5)), (2, 1, None)];
-    grown(store, 1, &four);
-    grown(store, 2, &four);
+    put_nodes(store, 1, &four);
+    put_nodes(store, 2, &four);
     let of = key(1).id;
     // Unknown ordinals are ignored.
     let writes = vec![
@@ -320,7 +320,11 @@ pub fn parents_and_dirt_reach_exactly_the_nodes_named(store: &dyn Store) {
 /// Two conversations, each with a tree of three levels and a job at every height.
 fn two_trees(store: &dyn Store) {
     for number in [1, 2] {
-        grown(store, number, &[(1, 0, Some(0)), (1, 1, Some(0)), (2, 0, Some(0)), (3, 0, None)]);
+        put_nodes(
+            store,
+            number,
+            &[(1, 0, Some(0)), (1, 1, Some(0)), (2, 0, Some(0)), (3, 0, None)],
+        );
         add_jobs(store, &[0, 1, 2, 3].map(|height| job(number, height, 9)));
     }
 }
@@ -351,7 +355,7 @@ pub fn dropping_the_whole_tree_keeps_the_jobs_of_turns(store: &dyn Store) {
 pub fn nodes_are_found_by_how_their_ids_begin(store: &dyn Store) {
     put(store, 1);
     put(store, 2);
-    let named = |ordinal: u32, name: &str| Node {
+    let node_with_id = |ordinal: u32, name: &str| Node {
         id: NodeId::from_stored(name.into()),
         ..node(1, ordinal)
     };
@@ -359,7 +363,7 @@ pub fn nodes_are_found_by_how_their_ids_begin(store: &dyn Store) {
         [(1, 0, "l1-ab12-20260302"), (1, 1, "l1-ab99-20260302"), (2, 0, "l1-ab12-20260302")];
     commit(
         store,
-        names.map(|(number, ordinal, name)| put_node(number, named(ordinal, name))).to_vec(),
+        names.map(|(number, ordinal, name)| put_node(number, node_with_id(ordinal, name))).to_vec(),
     )
     .unwrap();
     let find = |prefix: &str, limit: usize| -> Vec<(u8, String)> {
@@ -389,8 +393,8 @@ pub fn levels_are_added_up(store: &dyn Store) {
         (node.grounded, node.retained) = (0.5, 0.25);
         node
     };
-    grown(store, 2, &[]);
-    grown(store, 1, &[]);
+    put_nodes(store, 2, &[]);
+    put_nodes(store, 1, &[]);
     let writes = vec![
         put_node(1, Node { dirty: true, ..sized(1, 0, Some(0), 1) }),
         put_node(1, {

@@ -14,9 +14,9 @@ use crate::generate::random_below;
 /// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! writers_contract {
-    ($fresh:expr) => {
+    ($new_store:expr) => {
         $crate::store_contract!(
-            $fresh,
+            $new_store,
             writers,
             a_plan_sees_nothing_of_a_failed_commit,
             a_plan_sees_what_was_committed_before,
@@ -31,7 +31,7 @@ macro_rules! writers_contract {
 /// Commits of one to three messages, each to a random one of three conversations.
 pub fn conversations_that_take_turns_keep_their_own(store: &dyn Store) {
     let mut state = 20_261_117_u64;
-    let mut draw = |below| random_below(&mut state, below);
+    let mut draw = |end| random_below(&mut state, end);
     let mut written: [Vec<Message>; 3] = Default::default();
     for number in 0..3 {
         commit(store, vec![Write::PutConversation(conversation(number))]).unwrap();
@@ -166,8 +166,8 @@ pub fn plans_hold_beside_commits_that_fail(store: &dyn Store) {
                     let plan = move |reader: &dyn Reader| {
                         let mut writes = next_message(reader, number)?;
                         if fails {
-                            let taken = message(0, 0, Role::User, "the place is taken");
-                            writes.push(Write::AddMessage(key(number).id, taken));
+                            let duplicate = message(0, 0, Role::User, "the place is taken");
+                            writes.push(Write::AddMessage(key(number).id, duplicate));
                         }
                         Ok(writes)
                     };
@@ -214,8 +214,8 @@ pub fn a_plan_sees_nothing_of_a_failed_commit(store: &dyn Store) {
     let mut it = conversation(1);
     it.totals.messages = 7;
     it.threads.clear();
-    let taken = Write::AddMessage(it.id, message(0, 0, Role::User, "the place is taken"));
-    commit(store, vec![Write::PutConversation(it.clone()), taken]).unwrap_err();
+    let duplicate = Write::AddMessage(it.id, message(0, 0, Role::User, "the place is taken"));
+    commit(store, vec![Write::PutConversation(it.clone()), duplicate]).unwrap_err();
     add_next(store);
     it = reader(store).conversation(key(1).id).unwrap().unwrap();
     assert_eq!((it.totals.messages, it.threads), (2, conversation(1).threads));

@@ -123,10 +123,10 @@ struct Image {
 
 impl Image {
     /// Sets the durability of the pending operations before `start`.
-    fn settle(&mut self, start: usize, standing: Durability) {
-        for (place, old) in &mut self.tail {
-            if *place < start && *old == Durability::Pending {
-                *old = standing;
+    fn set_durability(&mut self, start: usize, durability: Durability) {
+        for (index, old) in &mut self.tail {
+            if *index < start && *old == Durability::Pending {
+                *old = durability;
             }
         }
     }
@@ -158,36 +158,36 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn step(&mut self, place: usize) {
-        match &self.log.entries[place] {
+    fn step(&mut self, index: usize) {
+        match &self.log.entries[index] {
             DiskOp::Found { file, name, bytes } => {
                 self.image(*file).base.clone_from(bytes);
                 let log = self.log;
-                self.directory_tail.retain(|place| name_of(&log.entries[*place]) != Some(name));
+                self.directory_tail.retain(|index| name_of(&log.entries[*index]) != Some(name));
                 self.directory.insert(name.clone(), *file);
             }
             DiskOp::Created { file, .. } => {
                 self.image(*file);
-                self.directory_tail.push(place);
+                self.directory_tail.push(index);
             }
-            DiskOp::Deleted { .. } => self.directory_tail.push(place),
+            DiskOp::Deleted { .. } => self.directory_tail.push(index),
             DiskOp::Write { file, is_lie, .. } | DiskOp::Truncate { file, is_lie, .. } => {
-                let standing = if *is_lie { Durability::Unreliable } else { Durability::Pending };
-                self.image(*file).tail.push((place, standing));
+                let durability = if *is_lie { Durability::Unreliable } else { Durability::Pending };
+                self.image(*file).tail.push((index, durability));
             }
             DiskOp::Sync { file, start } => {
-                self.image(*file).settle(*start, Durability::Durable);
+                self.image(*file).set_durability(*start, Durability::Durable);
                 self.fold(*file);
             }
             DiskOp::FailedSync { file, start } => {
-                self.image(*file).settle(*start, Durability::Unreliable);
+                self.image(*file).set_durability(*start, Durability::Unreliable);
             }
             DiskOp::DirectorySync { start } => {
                 let (synced, tail): (Vec<usize>, _) =
-                    self.directory_tail.iter().partition(|place| **place < *start);
+                    self.directory_tail.iter().partition(|index| **index < *start);
                 self.directory_tail = tail;
-                for place in synced {
-                    change_directory(&mut self.directory, &self.log.entries[place]);
+                for index in synced {
+                    change_directory(&mut self.directory, &self.log.entries[index]);
                 }
             }
             DiskOp::Acknowledged { .. } => {}
@@ -204,10 +204,13 @@ impl<'a> Replay<'a> {
     /// Applies the leading durable operations to the base.
     fn fold(&mut self, file: FileId) {
         let image = &mut self.files[file.0];
-        let durable =
-            image.tail.iter().take_while(|(_, standing)| *standing == Durability::Durable).count();
-        for (place, _) in image.tail.drain(..durable) {
-            change_content(&mut image.base, &self.log.entries[place], WriteOutcome::Whole);
+        let durable = image
+            .tail
+            .iter()
+            .take_while(|(_, durability)| *durability == Durability::Durable)
+            .count();
+        for (index, _) in image.tail.drain(..durable) {
+            change_content(&mut image.base, &self.log.entries[index], WriteOutcome::Whole);
         }
     }
 
@@ -215,20 +218,20 @@ impl<'a> Replay<'a> {
     #[must_use]
     fn open_operations(&self) -> Vec<usize> {
         let tails = self.files.iter().flat_map(|image| &image.tail);
-        let uncertain = tails.filter(|(_, standing)| *standing != Durability::Durable);
-        let mut places: Vec<usize> = uncertain.map(|(place, _)| *place).collect();
-        places.extend(&self.directory_tail);
-        places.sort_unstable();
-        places
+        let uncertain = tails.filter(|(_, durability)| *durability != Durability::Durable);
+        let mut indexes: Vec<usize> = uncertain.map(|(index, _)| *index).collect();
+        indexes.extend(&self.directory_tail);
+        indexes.sort_unstable();
+        indexes
     }
 
     /// The state after a crash at `probe`, whose cut must not be before the current position.
     pub fn crash(&mut self, probe: &CrashPoint) -> CrashState {
         self.advance(probe.cut);
         let mut rng = probe.rng.clone();
-        let fates = sample_outcomes(probe.pattern, &self.open_operations(), &mut rng);
+        let outcomes = sample_outcomes(probe.pattern, &self.open_operations(), &mut rng);
         let acknowledged = self.log.acknowledged(probe.cut).map(str::to_owned).collect();
-        CrashState { probe: probe.clone(), files: self.files_with(&fates), acknowledged }
+        CrashState { probe: probe.clone(), files: self.files_with(&outcomes), acknowledged }
     }
 
     /// The files as a running process reads them at this point.
@@ -242,35 +245,38 @@ impl<'a> Replay<'a> {
     }
 
     fn all_whole(&self) -> BTreeMap<usize, WriteOutcome> {
-        self.open_operations().into_iter().map(|place| (place, WriteOutcome::Whole)).collect()
+        self.open_operations().into_iter().map(|index| (index, WriteOutcome::Whole)).collect()
     }
 
-    fn directory_with(&self, fates: &BTreeMap<usize, WriteOutcome>) -> BTreeMap<String, FileId> {
+    fn directory_with(&self, outcomes: &BTreeMap<usize, WriteOutcome>) -> BTreeMap<String, FileId> {
         let mut directory = self.directory.clone();
-        for place in &self.directory_tail {
-            if fates.get(place).is_some_and(|fate| *fate != WriteOutcome::Lost) {
-                change_directory(&mut directory, &self.log.entries[*place]);
+        for index in &self.directory_tail {
+            if outcomes.get(index).is_some_and(|outcome| *outcome != WriteOutcome::Lost) {
+                change_directory(&mut directory, &self.log.entries[*index]);
             }
         }
         directory
     }
 
-    fn files_with(&self, fates: &BTreeMap<usize, WriteOutcome>) -> BTreeMap<String, Vec<u8>> {
+    fn files_with(&self, outcomes: &BTreeMap<usize, WriteOutcome>) -> BTreeMap<String, Vec<u8>> {
         let content = |file: FileId| {
             let image = &self.files[file.0];
             let mut bytes = image.base.clone();
-            for (place, standing) in &image.tail {
-                let fate = match standing {
+            for (index, durability) in &image.tail {
+                let outcome = match durability {
                     Durability::Durable => WriteOutcome::Whole,
                     Durability::Pending | Durability::Unreliable => {
-                        fates.get(place).copied().unwrap_or(WriteOutcome::Lost)
+                        outcomes.get(index).copied().unwrap_or(WriteOutcome::Lost)
                     }
                 };
-                change_content(&mut bytes, &self.log.entries[*place], fate);
+                change_content(&mut bytes, &self.log.entries[*index], outcome);
             }
             bytes
         };
-        self.directory_with(fates).into_iter().map(|(name, file)| (name, content(file))).collect()
+        self.directory_with(outcomes)
+            .into_iter()
+            .map(|(name, file)| (name, content(file)))
+            .collect()
     }
 }
 
@@ -281,7 +287,7 @@ fn sample_outcomes(
     rng: &mut Rng,
 ) -> BTreeMap<usize, WriteOutcome> {
     let chosen = rng.below(open.len());
-    let mut fate_of = |number: usize| match pattern {
+    let mut outcome_of = |number: usize| match pattern {
         SurvivalPattern::Nothing => WriteOutcome::Lost,
         SurvivalPattern::Everything => WriteOutcome::Whole,
         SurvivalPattern::AllButOne if number == chosen => WriteOutcome::Lost,
@@ -305,7 +311,7 @@ fn sample_outcomes(
             _ => WriteOutcome::Whole,
         },
     };
-    open.iter().enumerate().map(|(number, place)| (*place, fate_of(number))).collect()
+    open.iter().enumerate().map(|(number, index)| (*index, outcome_of(number))).collect()
 }
 
 /// The name whose directory entry the operation changes.
@@ -324,12 +330,12 @@ fn change_directory(directory: &mut BTreeMap<String, FileId>, entry: &DiskOp) {
     }
 }
 
-fn change_content(content: &mut Vec<u8>, entry: &DiskOp, fate: WriteOutcome) {
+fn change_content(content: &mut Vec<u8>, entry: &DiskOp, outcome: WriteOutcome) {
     match entry {
-        DiskOp::Truncate { size, .. } if fate != WriteOutcome::Lost => {
+        DiskOp::Truncate { size, .. } if outcome != WriteOutcome::Lost => {
             content.resize(*size as usize, 0);
         }
-        DiskOp::Write { offset, bytes, .. } => match fate {
+        DiskOp::Write { offset, bytes, .. } => match outcome {
             WriteOutcome::Lost => {}
             WriteOutcome::Whole => put(content, *offset, bytes),
             WriteOutcome::LengthOnly => grow(content, *offset as usize + bytes.len()),
@@ -357,12 +363,12 @@ fn put_torn(content: &mut Vec<u8>, offset: u64, bytes: &[u8], seed: u64) {
     let sectors = sectors_of(offset, bytes.len());
     let (kind, border) = (rng.below(3), rng.below(sectors.len()));
     for (number, (from, to)) in sectors.into_iter().enumerate() {
-        let arrives = match kind {
+        let survives = match kind {
             0 => number < border,
             1 => number >= border,
             _ => rng.once_in(2),
         };
-        if arrives {
+        if survives {
             put(content, offset + from as u64, &bytes[from..to]);
         }
     }

@@ -110,8 +110,8 @@ fn after_a_failed_sync_a_later_one_saves_only_newer_writes() {
 
 #[test]
 fn a_write_the_disk_lied_about_never_becomes_durable() {
-    let lie = DiskOp::Write { file: FILE, offset: 0, bytes: b"A".to_vec(), is_lie: true };
-    let entries = vec![found(b"."), lie, DiskOp::Sync { file: FILE, start: 2 }];
+    let lying_write = DiskOp::Write { file: FILE, offset: 0, bytes: b"A".to_vec(), is_lie: true };
+    let entries = vec![found(b"."), lying_write, DiskOp::Sync { file: FILE, start: 2 }];
     assert_eq!(outcomes(entries), contents(&[b".", b"A"]));
 }
 
@@ -127,7 +127,7 @@ fn a_torn_write_is_torn_at_the_sectors_of_the_file() {
 
 #[test]
 fn a_seed_repeats_a_state() {
-    let entries = (0..40).map(|place| write(place * 700, &[7; 700])).collect();
+    let entries = (0..40).map(|index| write(index * 700, &[7; 700])).collect();
     let log = DiskTrace { entries, first_cut: 0 };
     let state = |number| {
         let probe = CrashPoint::sample(&log, 3, "repeats", number);

@@ -32,8 +32,8 @@ pub struct Explored {
 /// The seed of this run: `TREERING_CRASH_SEED`, or a fixed default.
 #[must_use]
 pub fn seed() -> u64 {
-    let given = std::env::var("TREERING_CRASH_SEED").ok().and_then(|seed| seed.parse().ok());
-    given.unwrap_or(DEFAULT_SEED)
+    let seed = std::env::var("TREERING_CRASH_SEED").ok().and_then(|seed| seed.parse().ok());
+    seed.unwrap_or(DEFAULT_SEED)
 }
 
 /// A temporary folder, in memory if possible, because a run writes thousands of states.

@@ -40,7 +40,7 @@ impl Recorder {
             if let Ok(name) = entry?.file_name().into_string()
                 && !name.ends_with("-shm")
             {
-                recorder.opened(&name, true)?;
+                recorder.record_open(&name, true)?;
             }
         }
         recorder.cut_from_here();
@@ -100,7 +100,7 @@ impl Recorder {
     /// The store may create a file before SQLite opens it. An empty file counts as just
     /// created, because nothing has synced its directory entry. A file with content predates
     /// the workload.
-    pub(super) fn opened(&self, name: &str, existed: bool) -> io::Result<FileId> {
+    pub(super) fn record_open(&self, name: &str, existed: bool) -> io::Result<FileId> {
         let path = self.folder.join(name);
         let inode = fs::metadata(&path)?.ino();
         let mut state = self.state();

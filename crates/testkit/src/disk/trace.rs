@@ -137,8 +137,8 @@ impl DiskTrace {
     #[must_use]
     pub fn cuts_after_acknowledgements(&self) -> Vec<usize> {
         let is_marker = |entry: &DiskOp| matches!(entry, DiskOp::Acknowledged { .. });
-        let places = self.entries.iter().enumerate().filter(|(_, entry)| is_marker(entry));
-        places.map(|(place, _)| place + 1).filter(|cut| *cut >= self.first_cut).collect()
+        let markers = self.entries.iter().enumerate().filter(|(_, entry)| is_marker(entry));
+        markers.map(|(index, _)| index + 1).filter(|cut| *cut >= self.first_cut).collect()
     }
 
     /// Formats the last entries before a cut, to diagnose a failure.
@@ -147,6 +147,6 @@ impl DiskTrace {
         const SHOWN: usize = 24;
         let from = cut.saturating_sub(SHOWN);
         let lines = self.entries[from..cut].iter().zip(from..);
-        lines.map(|(entry, place)| format!("{place:6} {entry:?}\n")).collect()
+        lines.map(|(entry, index)| format!("{index:6} {entry:?}\n")).collect()
     }
 }

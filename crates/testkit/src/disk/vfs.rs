@@ -103,9 +103,9 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
 /// Calls a method of the system's file.
 macro_rules! system {
     ($file:expr, $method:ident $(, $argument:expr)*) => {{
-        let below = system_file($file);
-        match (*below).pMethods.as_ref().and_then(|methods| methods.$method) {
-            Some(method) => method(below $(, $argument)*),
+        let inner = system_file($file);
+        match (*inner).pMethods.as_ref().and_then(|methods| methods.$method) {
+            Some(method) => method(inner $(, $argument)*),
             None => SQLITE_IOERR,
         }
     }};
@@ -149,19 +149,19 @@ unsafe extern "C" fn open(
             return open(system, name, file, flags, flags_out);
         };
         let existed = path.exists();
-        let below = system_file(file);
+        let inner = system_file(file);
         (*file).pMethods = ptr::null();
-        (*below).pMethods = ptr::null();
-        let opened = open(system, name, below, flags, flags_out);
-        let recorded = match opened {
-            SQLITE_OK => recorder.opened(&name_there, existed).ok(),
+        (*inner).pMethods = ptr::null();
+        let open_result = open(system, name, inner, flags, flags_out);
+        let recorded = match open_result {
+            SQLITE_OK => recorder.record_open(&name_there, existed).ok(),
             _ => None,
         };
         let Some(id) = recorded else {
-            if !(*below).pMethods.is_null() {
+            if !(*inner).pMethods.is_null() {
                 system!(file, xClose);
             }
-            return if opened == SQLITE_OK { SQLITE_CANTOPEN } else { opened };
+            return if open_result == SQLITE_OK { SQLITE_CANTOPEN } else { open_result };
         };
         let journals = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL;
         let syncs_directory = flags & SQLITE_OPEN_CREATE != 0 && flags & journals != 0;
@@ -300,12 +300,8 @@ unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, reserved: *mut
     unsafe { system!(file, xCheckReservedLock, reserved) }
 }
 
-unsafe extern "C" fn file_control(
-    file: *mut sqlite3_file,
-    what: c_int,
-    about: *mut c_void,
-) -> c_int {
-    unsafe { system!(file, xFileControl, what, about) }
+unsafe extern "C" fn file_control(file: *mut sqlite3_file, op: c_int, arg: *mut c_void) -> c_int {
+    unsafe { system!(file, xFileControl, op, arg) }
 }
 
 unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
@@ -337,9 +333,9 @@ unsafe extern "C" fn shm_lock(
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     unsafe {
-        let below = system_file(file);
-        if let Some(barrier) = (*below).pMethods.as_ref().and_then(|methods| methods.xShmBarrier) {
-            barrier(below);
+        let inner = system_file(file);
+        if let Some(barrier) = (*inner).pMethods.as_ref().and_then(|methods| methods.xShmBarrier) {
+            barrier(inner);
         }
     }
 }

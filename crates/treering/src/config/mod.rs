@@ -333,13 +333,13 @@ type SettingsLayer = <Settings as Config>::Layer;
 impl Settings {
     /// The profile with this name, user-defined or built in.
     pub fn profile(&self, name: &str) -> Result<Profile, Invalid> {
-        if let Some(own) = self.profiles.get(name) {
-            let profile = Profile { name: name.to_owned(), sections: own.sections.clone() };
+        if let Some(custom) = self.profiles.get(name) {
+            let profile = Profile { name: name.to_owned(), sections: custom.sections.clone() };
             return profile.check().map(|()| profile);
         }
         Profile::named(name, self.context.recent).ok_or_else(|| {
-            let own = self.profiles.keys().map(String::as_str);
-            let known: Vec<&str> = Profile::NAMES.into_iter().chain(own).collect();
+            let custom = self.profiles.keys().map(String::as_str);
+            let known: Vec<&str> = Profile::NAMES.into_iter().chain(custom).collect();
             Invalid::new(
                 format!("profile {name:?}"),
                 format!("a profile is one of {}", known.join(", ")),
@@ -358,18 +358,19 @@ impl Settings {
                 return Err(SettingsError(format!("cannot read {}: {error}", path.display())));
             }
         };
-        let bad = |place: &str| {
-            let place = place.to_owned();
+        let file_error = |location: &str| {
+            let location = location.to_owned();
             move |error: &dyn std::fmt::Display| {
                 let error = error.to_string();
                 // The error may quote a line of the file that contains a key.
-                SettingsError(format!("{place}: {}", redact(error.trim_end()).0))
+                SettingsError(format!("{location}: {}", redact(error.trim_end()).0))
             }
         };
-        let place = path.display().to_string();
-        let file_values: toml::Table = file_text.parse().map_err(|error| bad(&place)(&error))?;
+        let location = path.display().to_string();
+        let file_values: toml::Table =
+            file_text.parse().map_err(|error| file_error(&location)(&error))?;
         let file: SettingsLayer =
-            toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
+            toml::from_str(&file_text).map_err(|error| file_error(&location)(&error))?;
         let flag_values = values_of(flags)?;
         // Parse flags as TOML text, like the file: another deserializer would be compiled for
         // every setting.
@@ -377,16 +378,17 @@ impl Settings {
         for (key, _) in flags {
             let value = flag_values.get(key).map(ToString::to_string).unwrap_or_default();
             let layer: SettingsLayer = toml::from_str(&format!("{key} = {value}"))
-                .map_err(|error| bad(&format!("--set {key}"))(&error.message()))?;
+                .map_err(|error| file_error(&format!("--set {key}"))(&error.message()))?;
             flagged = layer.with_fallback(flagged);
         }
-        let environment = SettingsLayer::from_env().map_err(|error| bad("environment")(&error))?;
+        let environment =
+            SettingsLayer::from_env().map_err(|error| file_error("environment")(&error))?;
         let layers = flagged.with_fallback(environment).with_fallback(file);
         let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))
-            .map_err(|error| bad("settings")(&error))?;
+            .map_err(|error| file_error("settings")(&error))?;
         let names = settings.profiles.keys().chain([&settings.context.profile]);
         for name in names {
-            settings.profile(name).map_err(|error| bad("settings")(&error))?;
+            settings.profile(name).map_err(|error| file_error("settings")(&error))?;
         }
         settings
             .providers
@@ -398,7 +400,7 @@ impl Settings {
         visit_settings(&Self::META, "", &mut |key, _, env, default| {
             let variable = env.and_then(|name| std::env::var(name).ok().map(|value| (name, value)));
             let (value, origin) = if let Some(value) = flag_values.get(key) {
-                (plain(value), Origin::Flag)
+                (display_value(value), Origin::Flag)
             } else if let Some((name, value)) = variable {
                 (value, Origin::Environment(name))
             } else if let Some(value) = lookup(&file_values, key) {
@@ -419,9 +421,9 @@ fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>
     let mut values = BTreeMap::new();
     for (key, value) in flags {
         if !known.contains(key) {
-            let meant = did_you_mean(&nearest(key, &known));
+            let suggestion = did_you_mean(&nearest(key, &known));
             return Err(SettingsError(format!(
-                "there is no setting {key:?}{meant} (`treering config` lists them all)"
+                "there is no setting {key:?}{suggestion} (`treering config` lists them all)"
             )));
         }
         let parsed = format!("v = {value}").parse::<toml::Table>().ok();
@@ -435,11 +437,13 @@ fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>
 /// key.
 fn nearest<'a>(word: &str, known: &'a [String]) -> Vec<&'a str> {
     const ALIKE: f64 = 0.7;
-    let ends = |key: &'a str| {
+    let suffixes = |key: &'a str| {
         std::iter::successors(Some(key), |end| end.split_once('.').map(|(_, rest)| rest))
     };
     let likeness = |key: &'a String| {
-        ends(key).map(|end| strsim::normalized_damerau_levenshtein(word, end)).fold(0.0, f64::max)
+        suffixes(key)
+            .map(|end| strsim::normalized_damerau_levenshtein(word, end))
+            .fold(0.0, f64::max)
     };
     let best = known.iter().map(likeness).fold(ALIKE, f64::max);
     known.iter().filter(|key| likeness(key) >= best).map(String::as_str).take(3).collect()
@@ -451,10 +455,10 @@ fn lookup(table: &toml::Table, key: &str) -> Option<String> {
     for part in parts {
         value = value.get(part)?;
     }
-    Some(plain(value))
+    Some(display_value(value))
 }
 
-fn plain(value: &toml::Value) -> String {
+fn display_value(value: &toml::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

@@ -85,7 +85,7 @@ impl ChatSettings {
     /// The provider and the model to chat with, if one is configured.
     pub fn model<'a>(&'a self, summarize: &'a SummarizeSettings) -> Option<(&'a str, &'a str)> {
         match self.model.split_once('/') {
-            Some(named) => Some(named),
+            Some(model) => Some(model),
             None if summarize.provider != EXTRACTIVE => {
                 Some((&summarize.provider, &summarize.model))
             }

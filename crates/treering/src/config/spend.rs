@@ -85,10 +85,10 @@ fn are_dollars(dollars: &f64) -> Result<(), String> {
 
 fn are_prices(prices: &BTreeMap<String, PriceSetting>) -> Result<(), String> {
     let is_price = |price: f64| price.is_finite() && (0.0..1e6).contains(&price);
-    let odd = prices.iter().find(|(name, price)| {
+    let invalid = prices.iter().find(|(name, price)| {
         !name.contains('/') || !is_price(price.input) || !is_price(price.output)
     });
-    match odd {
+    match invalid {
         None => Ok(()),
         Some((name, _)) => Err(format!(
             "the price of {name:?} is invalid: expected PROVIDER/MODEL and dollars per million tokens, 0 or more"

@@ -50,59 +50,59 @@ impl Output {
     }
 
     /// Prints an error and an optional hint on standard error.
-    pub(super) fn error(&self, what: &str, hint: Option<&str>) {
+    pub(super) fn error(&self, message: &str, hint: Option<&str>) {
         let mut err = anstream::stderr().lock();
         let written = if self.json {
-            writeln!(err, "{}", serde_json::json!({ "error": what, "hint": hint }))
+            writeln!(err, "{}", serde_json::json!({ "error": message, "hint": hint }))
         } else {
-            write_error(&mut err, what, hint)
+            write_error(&mut err, message, hint)
         };
         // Standard error is closed: no channel is left to report that.
         drop(written);
     }
 
     /// Prints a warning on standard error; the command continues.
-    pub(super) fn warn(&self, what: &str) {
+    pub(super) fn warn(&self, message: &str) {
         let mut err = anstream::stderr().lock();
         let written = match self.json {
-            true => writeln!(err, "{}", serde_json::json!({ "warning": what })),
-            false => write_labeled(&mut err, WARNING, "warning:", what),
+            true => writeln!(err, "{}", serde_json::json!({ "warning": message })),
+            false => write_labeled(&mut err, WARNING, "warning:", message),
         };
         drop(written);
     }
 
     /// Prints a note on standard error, apart from the result.
-    pub(super) fn note(&self, what: &str) {
+    pub(super) fn note(&self, message: &str) {
         let mut err = anstream::stderr().lock();
         let written = match self.json {
-            true => writeln!(err, "{}", serde_json::json!({ "note": what })),
-            false => write_wrapped(&mut err, "", stderr_columns(), what, Some(DIM)),
+            true => writeln!(err, "{}", serde_json::json!({ "note": message })),
+            false => write_wrapped(&mut err, "", stderr_columns(), message, Some(DIM)),
         };
         drop(written);
     }
 
     /// A progress bar for `total` steps, hidden with `--json` or without a terminal.
-    pub(super) fn progress(&self, total: u64, what: &'static str) -> ProgressBar {
+    pub(super) fn progress(&self, total: u64, message: &'static str) -> ProgressBar {
         let visible = !self.json && io::stderr().is_terminal();
         let target =
             if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total), target).with_message(what);
+        let bar = ProgressBar::with_draw_target(Some(total), target).with_message(message);
         let style =
             ProgressStyle::with_template("{msg:>12} {wide_bar:.green/dim} {pos}/{len} {eta}");
         bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     }
 }
 
-fn write_error(err: &mut impl Write, what: &str, hint: Option<&str>) -> io::Result<()> {
-    write_labeled(err, BAD, "error:", what)?;
+fn write_error(err: &mut impl Write, message: &str, hint: Option<&str>) -> io::Result<()> {
+    write_labeled(err, BAD, "error:", message)?;
     hint.map_or(Ok(()), |hint| write_labeled(err, BOLD, "hint:", hint))
 }
 
 /// Writes a message after its label. Further lines align with the message.
 fn write_labeled(err: &mut impl Write, style: Style, label: &str, text: &str) -> io::Result<()> {
     let indent = " ".repeat(label.len() + 1);
-    for (place, line) in wrapped(text, stderr_columns(), indent.len()).iter().enumerate() {
-        match place {
+    for (index, line) in wrapped(text, stderr_columns(), indent.len()).iter().enumerate() {
+        match index {
             0 => writeln!(err, "{} {line}", paint(style, label))?,
             _ => writeln!(err, "{indent}{line}")?,
         }
@@ -191,15 +191,16 @@ pub(super) fn fit_middle(name: &str, width: usize) -> String {
         return name.to_owned();
     }
     let head = start_of(name, width.saturating_sub(1).div_ceil(2));
-    let room = width.saturating_sub(1 + head.width());
-    let tail = name.char_indices().map(|(at, _)| &name[at..]).find(|tail| tail.width() <= room);
+    let max_width = width.saturating_sub(1 + head.width());
+    let tail =
+        name.char_indices().map(|(at, _)| &name[at..]).find(|tail| tail.width() <= max_width);
     format!("{head}…{}", tail.unwrap_or_default())
 }
 
 /// The longest start of a text that fits a display width.
 fn start_of(text: &str, width: usize) -> &str {
-    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
-    let last = ends.take_while(|end| text[..*end].width() <= width).last();
+    let char_ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let last = char_ends.take_while(|end| text[..*end].width() <= width).last();
     &text[..last.unwrap_or(0)]
 }
 
@@ -212,8 +213,8 @@ pub(super) fn pad(text: &str, width: usize) -> String {
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -222,9 +223,9 @@ pub(super) fn grouped(number: u64) -> String {
 }
 
 /// Formats a number with its noun: `1 turn`, `2 turns`.
-pub(super) fn count(number: u64, what: &str) -> String {
+pub(super) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", grouped(number))
+    format!("{} {noun}{plural}", grouped(number))
 }
 
 /// Formats a number of bytes: `3.4 MiB`.

@@ -185,25 +185,25 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
 }
 
 fn print_tool_call(out: &mut dyn Write, it: &ToolCall, full: bool) -> io::Result<()> {
-    let room = width().saturating_sub(8 + it.call.name.chars().count());
+    let max_width = width().saturating_sub(8 + it.call.name.chars().count());
     let args = it.call.args.to_text();
-    let args = if full { args.into_owned() } else { fit(&args, room) };
+    let args = if full { args.into_owned() } else { fit(&args, max_width) };
     writeln!(out, "  {} {}", paint(TOOL, format!("⚙ {}", it.call.name)), paint(DIM, clean(&args)))?;
     let Some(outcome) = &it.call.outcome else {
         return writeln!(out, "    {}", paint(DIM, "no result yet"));
     };
-    let took = outcome.duration_ms.map_or(String::new(), |ms| format!(" {ms} ms"));
-    let mark = match outcome.success {
-        Some(false) => paint(BAD, format!("✗{took}")),
-        Some(true) => paint(DIM, format!("✓{took}")),
-        None => paint(DIM, format!("→{took}")),
+    let duration = outcome.duration_ms.map_or(String::new(), |ms| format!(" {ms} ms"));
+    let sign = match outcome.success {
+        Some(false) => paint(BAD, format!("✗{duration}")),
+        Some(true) => paint(DIM, format!("✓{duration}")),
+        None => paint(DIM, format!("→{duration}")),
     };
     let result = outcome.result.to_text();
     if full {
-        writeln!(out, "    {mark}")?;
+        writeln!(out, "    {sign}")?;
         return result.lines().try_for_each(|line| writeln!(out, "    {}", clean(line)));
     }
-    writeln!(out, "    {mark} {}", fit(&result, width().saturating_sub(12 + took.len())))
+    writeln!(out, "    {sign} {}", fit(&result, width().saturating_sub(12 + duration.len())))
 }
 
 /// Replaces control characters, which could move the cursor or change the terminal's colors.

@@ -37,8 +37,8 @@ pub(crate) fn nodes(
     let nodes = service.nodes(&conversation.id.to_string(), request)?.nodes;
     output.show(&nodes, |out| {
         for node in &nodes {
-            let place = format!("level {} · {}", node.level, local_of(&node.range_end));
-            writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, place))?;
+            let position = format!("level {} · {}", node.level, local_of(&node.range_end));
+            writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, position))?;
             let overview = fit(&node.content.overview, width().saturating_sub(2));
             writeln!(out, "  {overview}")?;
         }
@@ -61,7 +61,7 @@ pub(crate) fn branches(out: &mut dyn Write, branches: &[OutlineLine]) -> io::Res
 /// Prints a node of the tree: its id and what it covers, and at the right its size.
 fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
     const SIZES: usize = 30;
-    let mark = match branch.state {
+    let sign = match branch.state {
         "open" => paint(DIM, "◌"),
         "pending" | "generating" => paint(DIM, "○"),
         "failed" => paint(BAD, "✗"),
@@ -69,17 +69,17 @@ fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
         _ => paint(GOOD, "●"),
     };
     let id = branch.id.split('-').take(2).map(|part| &part[..part.len().min(8)]);
-    let (what, id) = match branch.level {
+    let (label, id) = match branch.level {
         0 => ("open window", String::new()),
         _ => ("", format!("{} ", id.collect::<Vec<_>>().join("-"))),
     };
-    let what = match branch.state {
-        "open" | "active" | "superseded" | "archived" => format!("{what} {}", branch.covers),
-        state => format!("{what} {} · {state}", branch.covers),
+    let label = match branch.state {
+        "open" | "active" | "superseded" | "archived" => format!("{label} {}", branch.covers),
+        state => format!("{label} {} · {state}", branch.covers),
     };
     let used = branch.prefix.chars().count() + 2 + id.len();
-    let room = width().saturating_sub(used + SIZES + 1).max(12);
-    let what = pad(&fit(what.trim_start(), room), room);
+    let max_width = width().saturating_sub(used + SIZES + 1).max(12);
+    let label = pad(&fit(label.trim_start(), max_width), max_width);
     let sizes = match branch.removed_percent() {
         Some(removed) => {
             let (from, to) = (grouped(branch.source_chars), grouped(branch.chars));
@@ -88,7 +88,7 @@ fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
         None if branch.chars > 0 => format!("{} chars", grouped(branch.chars)),
         None => String::new(),
     };
-    let line = format!("{}{mark} {}{what}", paint(DIM, &branch.prefix), paint(BOLD, &id));
+    let line = format!("{}{sign} {}{label}", paint(DIM, &branch.prefix), paint(BOLD, &id));
     writeln!(out, "{line} {}", paint(DIM, format!("{sizes:>SIZES$}")))
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn node(reference: &str, engine: &Engine, output: &Output) -> Result<
             format!("sealed: {}", page.sealed_because),
         ];
         print_dim(out, "", &facts.join(" · "))?;
-        let made = [
+        let provenance = [
             format!("{} to {}", local(node.range_start), local(node.range_end)),
             format!("written by {} in {} ms", page.generated_by, page.generation_ms),
             format!(
@@ -125,7 +125,7 @@ pub(crate) fn node(reference: &str, engine: &Engine, output: &Output) -> Result<
                 node.retained * 100.0
             ),
         ];
-        print_dim(out, "", &made.join(" · "))?;
+        print_dim(out, "", &provenance.join(" · "))?;
         if !node.invented.is_empty() {
             writeln!(out, "{} {}", paint(BAD, "not in the sources:"), node.invented.join(", "))?;
         }

@@ -13,7 +13,7 @@ use utoipa::openapi::schema::Schema;
 
 use super::{
     MAX_ENTRIES, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_TEXT_CHARS, MAX_TITLE_CHARS,
-    MAX_TOOL_CALLS, RequestLimits, check_length, check_lengths, within,
+    MAX_TOOL_CALLS, RequestLimits, check_length, check_lengths, check_range,
 };
 use crate::service::ServiceError;
 
@@ -62,7 +62,7 @@ impl AppendRequest {
 
 impl RequestLimits for AppendRequest {
     fn check_limits(&self) -> Result<(), ServiceError> {
-        within("the number of entries", self.entries.len(), 1, MAX_ENTRIES)?;
+        check_range("the number of entries", self.entries.len(), 1, MAX_ENTRIES)?;
         self.fields().check_limits()
     }
 }
@@ -362,7 +362,7 @@ pub(in crate::service) fn check_entry(
 
 /// The schema of entries: the two most common forms that [`treering::jsonl::parse_line`] reads.
 fn entries_schema() -> RefOr<Schema> {
-    let text = |about: &str, longest: usize| serde_json::json!({ "type": "string", "maxLength": longest, "description": about });
+    let text = |description: &str, max_chars: usize| serde_json::json!({ "type": "string", "maxLength": max_chars, "description": description });
     let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS,
         "description": "Id at the source; an entry is stored only once." });
     let call = serde_json::json!({

@@ -38,7 +38,7 @@ const MAX_TITLE_CHARS: usize = 500;
 const MAX_QUERY_CHARS: usize = 4000;
 const MAX_PATH_CHARS: usize = 4096;
 const MAX_CONTEXT_QUERY_CHARS: usize = 16_000;
-const MAX_PATIENCE_MS: usize = 600_000;
+const MAX_GATE_TIMEOUT_MS: usize = 600_000;
 const MAX_BUDGET_TOKENS: usize = 2_000_000;
 
 /// Limits on requests that arrive over a protocol. A command on the user's own machine is not
@@ -109,32 +109,32 @@ impl From<StateName> for treering_core::ConversationState {
 fn check_lengths<const N: usize>(
     texts: [(&str, Option<&String>, usize); N],
 ) -> Result<(), ServiceError> {
-    for (what, text, most) in texts {
-        check_length(what, text.map_or("", String::as_str), most)?;
+    for (name, text, max) in texts {
+        check_length(name, text.map_or("", String::as_str), max)?;
     }
     Ok(())
 }
 
-fn check_length(what: &str, text: &str, most: usize) -> Result<(), ServiceError> {
+fn check_length(name: &str, text: &str, max: usize) -> Result<(), ServiceError> {
     let chars = text.chars().count();
-    if chars > most {
+    if chars > max {
         return Err(ServiceError::InvalidRequest(format!(
-            "{what} has {chars} characters; the maximum is {most}"
+            "{name} has {chars} characters; the maximum is {max}"
         )));
     }
     Ok(())
 }
 
 /// Rejects a number outside its limits.
-fn within(what: &str, number: usize, least: usize, most: usize) -> Result<(), ServiceError> {
-    match (least..=most).contains(&number) {
+fn check_range(name: &str, number: usize, min: usize, max: usize) -> Result<(), ServiceError> {
+    match (min..=max).contains(&number) {
         true => Ok(()),
         false => Err(ServiceError::InvalidRequest(format!(
-            "{what} is {number}; it must be between {least} and {most}"
+            "{name} is {number}; it must be between {min} and {max}"
         ))),
     }
 }
 
-fn check_limit(limit: Option<usize>, most: usize) -> Result<(), ServiceError> {
-    within("limit", limit.unwrap_or(1), 1, most)
+fn check_limit(limit: Option<usize>, max: usize) -> Result<(), ServiceError> {
+    check_range("limit", limit.unwrap_or(1), 1, max)
 }

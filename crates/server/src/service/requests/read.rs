@@ -5,9 +5,9 @@ use treering_engine::{Engine, Query, normalize_cwd};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    MAX_BUDGET_TOKENS, MAX_CONTEXT_QUERY_CHARS, MAX_HITS, MAX_ITEM_CHARS, MAX_KEY_CHARS,
-    MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_PATIENCE_MS, MAX_QUERY_CHARS, MAX_ROWS, RequestLimits,
-    RoleName, StateName, check_lengths, check_limit, within,
+    MAX_BUDGET_TOKENS, MAX_CONTEXT_QUERY_CHARS, MAX_GATE_TIMEOUT_MS, MAX_HITS, MAX_ITEM_CHARS,
+    MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_QUERY_CHARS, MAX_ROWS, RequestLimits,
+    RoleName, StateName, check_lengths, check_limit, check_range,
 };
 use crate::service::ServiceError;
 
@@ -94,9 +94,9 @@ impl RequestLimits for SearchRequest {
             ("project_path", self.project_path.as_ref(), MAX_PATH_CHARS),
             ("author", self.author.as_ref(), MAX_NAME_CHARS),
         ])?;
-        within("the number of conversations", self.conversations.len(), 0, 50)?;
-        within("the number of levels", self.levels.len(), 0, 10)?;
-        within("the number of states", self.states.len(), 0, 3)?;
+        check_range("the number of conversations", self.conversations.len(), 0, 50)?;
+        check_range("the number of levels", self.levels.len(), 0, 10)?;
+        check_range("the number of states", self.states.len(), 0, 3)?;
         check_limit(self.limit, MAX_HITS)
     }
 }
@@ -126,7 +126,7 @@ pub struct ContextParams {
     /// Maximum wait for unfinished summaries, in milliseconds. Raw messages replace those still
     /// unfinished.
     #[schema(maximum = 600000)]
-    pub patience_ms: Option<u64>,
+    pub gate_timeout_ms: Option<u64>,
     /// The format of the response.
     #[serde(default)]
     pub format: ContextFormat,
@@ -139,8 +139,13 @@ impl RequestLimits for ContextParams {
             ("query", self.query.as_ref(), MAX_CONTEXT_QUERY_CHARS),
             ("profile", self.profile.as_ref(), MAX_KEY_CHARS),
         ])?;
-        within("patience_ms", self.patience_ms.unwrap_or(0) as usize, 0, MAX_PATIENCE_MS)?;
-        within("budget", self.budget.unwrap_or(128) as usize, 128, MAX_BUDGET_TOKENS)
+        check_range(
+            "gate_timeout_ms",
+            self.gate_timeout_ms.unwrap_or(0) as usize,
+            0,
+            MAX_GATE_TIMEOUT_MS,
+        )?;
+        check_range("budget", self.budget.unwrap_or(128) as usize, 128, MAX_BUDGET_TOKENS)
     }
 }
 

@@ -12,7 +12,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::{MAX_NAME_CHARS, RequestLimits, check_lengths, within};
+use super::{MAX_NAME_CHARS, RequestLimits, check_lengths, check_range};
 use crate::service::ServiceError;
 
 /// The fields that are not policy parameters.
@@ -71,10 +71,10 @@ impl UpdateRequest {
         let text = || value.as_str().ok_or_else(|| expected("a text"));
         match snake_case(name).as_str() {
             "slug" | "conversation" | "id" | "key" => {
-                let named = text()?.to_owned();
-                match self.conversation.replace(named.clone()) {
-                    Some(other) if other != named => {
-                        return Err(format!("{name} names {named:?}, another field {other:?}"));
+                let reference = text()?.to_owned();
+                match self.conversation.replace(reference.clone()) {
+                    Some(other) if other != reference => {
+                        return Err(format!("{name} names {reference:?}, another field {other:?}"));
                     }
                     _ => {}
                 }
@@ -134,15 +134,16 @@ impl UpdateRequest {
 /// The override that a field sets, or an error that names the field that was probably meant.
 fn override_of(name: &str, value: &Value) -> Result<Assignment, String> {
     let snake = snake_case(name);
-    let own = snake.split('@').next().unwrap_or_default();
+    let parameter = snake.split('@').next().unwrap_or_default();
     let parameters = || PARAMETERS.iter().map(|(parameter, _)| *parameter).chain(["preset"]);
     let aliases = || parameter_aliases().map(|(alias, _)| alias);
-    if !parameters().chain(aliases()).any(|known| known == own) {
+    if !parameters().chain(aliases()).any(|known| known == parameter) {
         let known = FIELDS.into_iter().chain(parameters()).chain(aliases());
-        let alike = |known: &str| strsim::normalized_damerau_levenshtein(own, known);
-        let nearest = known.max_by(|one, other| alike(one).total_cmp(&alike(other)));
-        let meant: Vec<&str> = nearest.into_iter().filter(|known| alike(known) > 0.6).collect();
-        return Err(format!("unknown field `{name}`{}", text::did_you_mean(&meant)));
+        let similarity = |known: &str| strsim::normalized_damerau_levenshtein(parameter, known);
+        let nearest = known.max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
+        let suggestions: Vec<&str> =
+            nearest.into_iter().filter(|known| similarity(known) > 0.6).collect();
+        return Err(format!("unknown field `{name}`{}", text::did_you_mean(&suggestions)));
     }
     let value = match value {
         Value::String(text) => Cow::Borrowed(text.as_str()),
@@ -160,13 +161,13 @@ impl<'de> Deserialize<'de> for UpdateRequest {
 impl RequestLimits for UpdateRequest {
     fn check_limits(&self) -> Result<(), ServiceError> {
         check_lengths([("conversation", self.conversation.as_ref(), MAX_NAME_CHARS)])?;
-        within("the number of overrides", self.with.len(), 0, 50)
+        check_range("the number of overrides", self.with.len(), 0, 50)
     }
 }
 
 impl PartialSchema for UpdateRequest {
     fn schema() -> RefOr<Schema> {
-        let number = |default: u32, about: &str| json!({ "type": "integer", "minimum": 0, "default": default, "description": about });
+        let number = |default: u32, description: &str| json!({ "type": "integer", "minimum": 0, "default": default, "description": description });
         let schema = json!({
             "type": "object",
             "description": "Also takes any policy parameter, such as `strategy@2` or `min_turns`.",

@@ -25,32 +25,32 @@ const GROWTH: &str = "growth";
 struct RowFinding {
     table: String,
     rowid: i64,
-    what: String,
+    problem: String,
 }
 
 /// A condition that no row `x` of a table may meet, and the problem to report if one does.
 struct Rule {
     table: &'static str,
     wrong: &'static str,
-    says: &'static str,
+    message: &'static str,
 }
 
 const RULES: [Rule; 3] = [
     Rule {
         table: "messages",
         wrong: "x.parts IS NOT NULL AND NOT json_valid(x.parts)",
-        says: "has parts that are not JSON",
+        message: "has parts that are not JSON",
     },
     Rule {
         table: "vector_models",
         wrong: "NOT EXISTS (SELECT 1 FROM vector_indexes i WHERE i.tenant = x.tenant
             AND x.model IN (i.model, i.next_model))",
-        says: "has vectors but is neither the current model nor the next one",
+        message: "has vectors but is neither the current model nor the next one",
     },
     Rule {
         table: "vectors",
         wrong: "length(x.hash) <> 16 OR length(x.vector) % 4 <> 0 OR length(x.vector) = 0",
-        says: "cannot be read: its length is invalid",
+        message: "cannot be read: its length is invalid",
     },
 ];
 
@@ -66,7 +66,7 @@ pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>>
     if shape.lacks_tables {
         return Ok(problems);
     }
-    problems.extend(findings(connection, &shape)?.into_iter().map(|finding| finding.what));
+    problems.extend(findings(connection, &shape)?.into_iter().map(|finding| finding.problem));
     problems.extend(unnamed_tenants(connection)?);
     problems.extend(unowned_spend(connection)?);
     problems.extend(sequence::problems(connection)?);
@@ -85,7 +85,7 @@ fn findings(connection: &Connection, shape: &SchemaDiff) -> rusqlite::Result<Vec
             rule.table,
             rule.wrong
         );
-        let finding = |row: &Row<'_>| finding(rule.table, row, rule.says);
+        let finding = |row: &Row<'_>| finding(rule.table, row, rule.message);
         findings.extend(
             connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?,
         );
@@ -98,9 +98,13 @@ fn findings(connection: &Connection, shape: &SchemaDiff) -> rusqlite::Result<Vec
 }
 
 /// A finding about the row whose rowid and name are the first two columns.
-fn finding(table: &str, row: &Row<'_>, says: &str) -> rusqlite::Result<RowFinding> {
+fn finding(table: &str, row: &Row<'_>, message: &str) -> rusqlite::Result<RowFinding> {
     let name: String = row.get(1)?;
-    Ok(RowFinding { table: table.to_owned(), rowid: row.get(0)?, what: format!("{name} {says}") })
+    Ok(RowFinding {
+        table: table.to_owned(),
+        rowid: row.get(0)?,
+        problem: format!("{name} {message}"),
+    })
 }
 
 /// Rows that refer to a missing row.
@@ -113,10 +117,10 @@ fn orphans(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
         // Rows of `spend` have no rowid; `unowned_spend` checks them.
         let Some(rowid) = row.get::<_, Option<i64>>(1)? else { continue };
         let sql = format!("SELECT x.rowid, {} FROM {table} x WHERE x.rowid = ?1", name_of(&table));
-        let says = format!("belongs to no {}", kind_of(&owner));
+        let message = format!("belongs to no {}", kind_of(&owner));
         let found = connection
             .prepare_cached(&sql)?
-            .query_row([rowid], |row| finding(&table, row, &says))?;
+            .query_row([rowid], |row| finding(&table, row, &message))?;
         findings.push(found);
     }
     Ok(findings)
@@ -130,11 +134,11 @@ fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
             "SELECT x.rowid, {} FROM {table} x WHERE checksum IS NOT checksum({columns}) ORDER BY x.rowid",
             name_of(table)
         );
-        let says = match table {
+        let message = match table {
             "conversations" => "has a corrupt record: its checksum differs",
             _ => "is corrupt: its checksum differs",
         };
-        let finding = |row: &Row<'_>| finding(table, row, says);
+        let finding = |row: &Row<'_>| finding(table, row, message);
         findings.extend(
             connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?,
         );
@@ -153,7 +157,7 @@ fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     }
     let mut findings = Vec::new();
     for (model, lengths) in lengths {
-        let Some((usual, [_, ..])) = lengths.split_last() else { continue };
+        let Some((common_length, [_, ..])) = lengths.split_last() else { continue };
         let sql = format!(
             "SELECT x.rowid, {} FROM vectors x WHERE x.model = ?1 AND length(x.vector) <> ?2",
             name_of("vectors")
@@ -162,8 +166,11 @@ fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
             finding("vectors", row, "has a different number of dimensions than the others")
         };
         let mut statement = connection.prepare(&sql)?;
-        findings
-            .extend(statement.query_map([model, *usual], finding)?.collect::<Result<Vec<_>, _>>()?);
+        findings.extend(
+            statement
+                .query_map([model, *common_length], finding)?
+                .collect::<Result<Vec<_>, _>>()?,
+        );
     }
     Ok(findings)
 }
@@ -176,11 +183,11 @@ fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>>
         let mut statement = connection.prepare(&record.select(&name_of(table)))?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            if let Err(why) = record.read(row) {
+            if let Err(error) = record.read(row) {
                 let (rowid, name): (i64, String) = record.label(row)?;
-                let table = if is_of_tree_state(&why) { GROWTH } else { table };
-                let what = format!("{name} cannot be read: {}", reason(&why));
-                findings.push(RowFinding { table: table.to_owned(), rowid, what });
+                let table = if is_of_tree_state(&error) { GROWTH } else { table };
+                let problem = format!("{name} cannot be read: {}", reason(&error));
+                findings.push(RowFinding { table: table.to_owned(), rowid, problem });
             }
         }
     }
@@ -192,8 +199,9 @@ fn unnamed_tenants(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM tenants ORDER BY pk")?;
     let names =
         statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-    let invalid = |name: &String| TenantId::new(name.clone()).err().map(|why| why.to_string());
-    Ok(names.iter().filter_map(invalid).collect())
+    let invalid_name =
+        |name: &String| TenantId::new(name.clone()).err().map(|error| error.to_string());
+    Ok(names.iter().filter_map(invalid_name).collect())
 }
 
 /// Spend of a missing tenant or conversation. It is reported but never repaired, because spend
@@ -227,7 +235,7 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
             // The engine finds the windows that were never sealed and rebuilds the tree.
             let sql = "UPDATE conversations SET growth = '[0,[],[],[],[]]' WHERE pk = ?1";
             connection.execute(sql, [finding.rowid])?;
-            repaired.push(format!("{}; its tree is rebuilt", finding.what));
+            repaired.push(format!("{}; its tree is rebuilt", finding.problem));
         }
         if !DERIVED.contains(&finding.table.as_str()) {
             continue;
@@ -237,7 +245,7 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         }
         connection
             .execute(&format!("DELETE FROM {} WHERE rowid = ?1", finding.table), [finding.rowid])?;
-        repaired.push(format!("{}; it was removed", finding.what));
+        repaired.push(format!("{}; it was removed", finding.problem));
     }
     for (name, sql) in &shape.missing_indexes {
         // This fails if two rows of ground truth share the key. They stay, and every check

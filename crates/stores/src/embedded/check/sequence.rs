@@ -9,7 +9,7 @@ use super::names::{DERIVED, kind_of, name_of};
 const FEED: [&str; 5] = ["messages", "tool_calls", "nodes", "log", "vectors"];
 
 pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut problems = beyond(connection)?;
+    let mut problems = counters_behind(connection)?;
     for twice in used_twice(connection)? {
         problems.push(format!(
             "{} has sequence number {}, which a {} also has",
@@ -23,7 +23,7 @@ pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>>
 }
 
 /// Rows beyond the counter of their tenant: a later write would get the same number.
-fn beyond(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+fn counters_behind(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut problems = Vec::new();
     for table in FEED {
         let sql = format!(
@@ -54,9 +54,9 @@ struct DuplicateSeq {
 }
 
 fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<DuplicateSeq>> {
-    let mut found = Vec::new();
-    for (place, table) in FEED.into_iter().enumerate() {
-        for other in FEED.into_iter().take(place) {
+    let mut duplicates = Vec::new();
+    for (index, table) in FEED.into_iter().enumerate() {
+        for other in FEED.into_iter().take(index) {
             let sql = format!(
                 "SELECT x.rowid, {}, x.seq FROM {table} x
                 WHERE EXISTS (SELECT 1 FROM {other} y WHERE y.tenant = x.tenant AND y.seq = x.seq)",
@@ -71,12 +71,12 @@ fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<DuplicateSeq>> {
                     other,
                 })
             };
-            found.extend(
+            duplicates.extend(
                 connection.prepare(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?,
             );
         }
     }
-    Ok(found)
+    Ok(duplicates)
 }
 
 /// Rebuilds of a vector index whose progress lies beyond the end of the change feed.
@@ -98,7 +98,7 @@ fn unfinished(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 /// one.
 pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut repaired = Vec::new();
-    if !beyond(connection)?.is_empty() {
+    if !counters_behind(connection)?.is_empty() {
         for table in FEED {
             let latest = format!("(SELECT max(x.seq) FROM {table} x WHERE x.tenant = tenants.pk)");
             connection

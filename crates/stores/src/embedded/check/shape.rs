@@ -34,7 +34,7 @@ impl SchemaDiff {
         };
         for ((kind, name), (table, sql)) in &expected {
             match found.get(&(kind.clone(), name.clone())) {
-                Some(there) if there.1 == *sql => continue,
+                Some(actual) if actual.1 == *sql => continue,
                 Some(_) => {
                     shape.problems.push(format!(
                         "the {kind} {name} differs from the one that this version creates"
@@ -65,8 +65,9 @@ impl SchemaDiff {
         for (table, key) in
             self.unguarded.iter().filter(|(table, _)| table != "spend" && table != "requests")
         {
-            let own = key.iter().filter(|column| *column != "tenant" && *column != "conversation");
-            let own = own.map(String::as_str).collect::<Vec<_>>().join(", ");
+            let key_columns =
+                key.iter().filter(|column| *column != "tenant" && *column != "conversation");
+            let key_columns = key_columns.map(String::as_str).collect::<Vec<_>>().join(", ");
             let group =
                 key.iter().map(|column| format!("x.{column}")).collect::<Vec<_>>().join(", ");
             let present = key.iter().map(|column| format!("x.{column} IS NOT NULL"));
@@ -79,8 +80,9 @@ impl SchemaDiff {
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let name: String = row.get(1)?;
-                let what = format!("{name} has the same {own} as another {}", kind_of(table));
-                findings.push(RowFinding { table: table.clone(), rowid: row.get(0)?, what });
+                let problem =
+                    format!("{name} has the same {key_columns} as another {}", kind_of(table));
+                findings.push(RowFinding { table: table.clone(), rowid: row.get(0)?, problem });
             }
         }
         Ok(findings)

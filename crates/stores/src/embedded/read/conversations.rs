@@ -27,13 +27,13 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         };
         match query {
             ConversationQuery::Id(id) => {
-                self.many(&by("id"), params![self.tenant, id.as_bytes()], conversation)
+                self.query_all(&by("id"), params![self.tenant, id.as_bytes()], conversation)
             }
             ConversationQuery::ExternalId(id) => {
-                self.many(&by("external_id"), params![self.tenant, id.as_str()], conversation)
+                self.query_all(&by("external_id"), params![self.tenant, id.as_str()], conversation)
             }
             ConversationQuery::Slug(slug) => {
-                self.many(&by("slug"), params![self.tenant, slug], conversation)
+                self.query_all(&by("slug"), params![self.tenant, slug], conversation)
             }
             ConversationQuery::IdPrefix(prefix, limit) => self.read_by_id_prefix(prefix, *limit),
             ConversationQuery::List(filter) => self.list_conversations(filter),
@@ -44,12 +44,12 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let bound =
             |pad: &str| format!("{prefix}{}", pad.repeat(32_usize.saturating_sub(prefix.len())));
         let bounds = (bound("0").parse::<ConversationId>(), bound("f").parse::<ConversationId>());
-        let (Ok(least), Ok(greatest)) = bounds else { return Ok(Vec::new()) };
+        let (Ok(min_id), Ok(max_id)) = bounds else { return Ok(Vec::new()) };
         let sql = format!(
             "SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
         );
-        let params = params![self.tenant, least.as_bytes(), greatest.as_bytes(), rows(limit)];
-        self.many(&sql, params, conversation)
+        let params = params![self.tenant, min_id.as_bytes(), max_id.as_bytes(), rows(limit)];
+        self.query_all(&sql, params, conversation)
     }
 
     fn list_conversations(&self, filter: &ConversationFilter) -> StoreResult<Vec<Conversation>> {
@@ -80,14 +80,14 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             ORDER BY last_activity DESC, id LIMIT {limit}",
             conditions.join(" AND ")
         );
-        self.many(&sql, params_from_iter(values), conversation)
+        self.query_all(&sql, params_from_iter(values), conversation)
     }
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
         let sql = "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
                 ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
             FROM conversations WHERE tenant = ?1";
-        let sums = self.one(sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
+        let sums = self.query_one(sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
         Ok(sums.unwrap_or_default())
     }
 }
@@ -97,10 +97,10 @@ fn at_or_below(columns: &[&str], folder: &str, bind: &mut impl FnMut(Value) -> S
     let (first, end) = paths_below(folder);
     let (folder, first, end) =
         (bind(folder.to_owned().into()), bind(first.into()), bind(end.into()));
-    let below = columns
+    let conditions = columns
         .iter()
         .map(|column| format!("{column} = {folder} OR ({column} >= {first} AND {column} < {end})"));
-    format!("({})", below.collect::<Vec<_>>().join(" OR "))
+    format!("({})", conditions.collect::<Vec<_>>().join(" OR "))
 }
 
 fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<ConversationTotals> {
@@ -130,7 +130,7 @@ pub(super) fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         threads: threads::read(row, 16)?,
         policy: parsed(row, 17)?,
         tree_state: parsed(row, GROWTH)?,
-        title_source: codes::naming(row.get(15)?)
+        title_source: codes::title_source(row.get(15)?)
             .ok_or_else(|| unreadable(15, "no such naming"))?,
     })
 }

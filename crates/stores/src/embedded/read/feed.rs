@@ -25,10 +25,12 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     ) -> StoreResult<Changes> {
         let after = sequence_number(after)?;
         let latest =
-            self.one("SELECT seq FROM tenants WHERE pk = ?1", [self.tenant], |row| row.get(0))?;
+            self.query_one("SELECT seq FROM tenants WHERE pk = ?1", [self.tenant], |row| {
+                row.get(0)
+            })?;
         let latest: i64 = latest.unwrap_or(0);
         let model = filter.vectors_of.map(|model| self.model(model)).transpose()?.flatten();
-        let wanted = [
+        let sources = [
             (filter.messages, "messages"),
             (filter.tool_calls, "tool_calls"),
             (filter.nodes, "nodes"),
@@ -37,12 +39,12 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         ];
         // The sequence numbers come from indexes alone and bound the rows to read.
         let mut numbers = Vec::new();
-        for (_, table) in wanted.iter().filter(|(is_wanted, _)| *is_wanted) {
+        for (_, table) in sources.iter().filter(|(is_wanted, _)| *is_wanted) {
             let sql = format!(
                 "SELECT seq FROM {table} WHERE tenant = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
             );
             let params = params![self.tenant, after, rows(limit.saturating_add(1))];
-            numbers.extend(self.many(&sql, params, |row| row.get::<_, i64>(0))?);
+            numbers.extend(self.query_all(&sql, params, |row| row.get::<_, i64>(0))?);
         }
         numbers.sort_unstable();
         let until = match limit.checked_sub(1).map(|last| numbers.get(last)) {
@@ -51,7 +53,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             _ => after,
         };
         let mut changes = Vec::new();
-        for (_, table) in wanted.iter().filter(|(is_wanted, _)| *is_wanted) {
+        for (_, table) in sources.iter().filter(|(is_wanted, _)| *is_wanted) {
             changes.extend(self.read_changes_of(table, (after, until), model)?);
         }
         changes.sort_by_key(|(seq, _)| *seq);
@@ -78,26 +80,26 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let params = params![self.tenant, after, until];
         let mut names = ThreadNames::default();
         match table {
-            "messages" => self.many(&of_conversations(MESSAGE, "m"), params, |row| {
+            "messages" => self.query_all(&of_conversations(MESSAGE, "m"), params, |row| {
                 let id = names.read(row, 14)?;
                 Ok((row.get(13)?, Change::Message(id, message(row, &names.names)?)))
             }),
-            "tool_calls" => self.many(&of_conversations(TOOL_CALL, "t"), params, |row| {
+            "tool_calls" => self.query_all(&of_conversations(TOOL_CALL, "t"), params, |row| {
                 let id = names.read(row, 12)?;
                 Ok((row.get(11)?, Change::ToolCall(id, tool_call(row, &names.names)?)))
             }),
-            "nodes" => self.many(&of_conversations(&node_columns(), "n"), params, |row| {
+            "nodes" => self.query_all(&of_conversations(&node_columns(), "n"), params, |row| {
                 let id = ConversationId::from_bytes(row.get(24)?);
                 Ok((row.get(23)?, Change::Node(id, Box::new(node(row)?))))
             }),
-            "log" => self.many(&of_conversations(LOG_LINE, "l"), params, |row| {
+            "log" => self.query_all(&of_conversations(LOG_LINE, "l"), params, |row| {
                 let id = ConversationId::from_bytes(row.get(7)?);
                 Ok((row.get(6)?, Change::JobEvent(id, log_line(row)?)))
             }),
             _ => {
                 let sql = "SELECT seq, hash, vector FROM vectors
                     WHERE tenant = ?1 AND seq > ?2 AND seq <= ?3 AND model = ?4 ORDER BY seq";
-                self.many(sql, params![self.tenant, after, until, model], |row| {
+                self.query_all(sql, params![self.tenant, after, until, model], |row| {
                     let hash = ContentHash::from_bytes(row.get(1)?);
                     Ok((row.get(0)?, Change::Vector(hash, vector(row, 2)?)))
                 })
@@ -107,7 +109,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
 
     pub(super) fn read_vector_index(&self) -> StoreResult<Option<VectorIndex>> {
         let sql = "SELECT model, next_model, next_seq FROM vector_indexes WHERE tenant = ?1";
-        self.one(sql, [self.tenant], |row| {
+        self.query_one(sql, [self.tenant], |row| {
             let done = cursor(row.get(2)?);
             let next: Option<String> = row.get(1)?;
             Ok(VectorIndex {
@@ -119,7 +121,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
 
     fn model(&self, model: &str) -> StoreResult<Option<i64>> {
         let sql = "SELECT pk FROM vector_models WHERE tenant = ?1 AND model = ?2";
-        self.one(sql, params![self.tenant, model], |row| row.get(0))
+        self.query_one(sql, params![self.tenant, model], |row| row.get(0))
     }
 
     pub(super) fn read_vectors(
@@ -130,7 +132,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let Some(model) = self.model(model)? else { return Ok(vec![None; of.len()]) };
         let sql = "SELECT vector FROM vectors WHERE tenant = ?1 AND model = ?2 AND hash = ?3";
         let read = |hash: &ContentHash| {
-            self.one(sql, params![self.tenant, model, hash.as_bytes()], |row| vector(row, 0))
+            self.query_one(sql, params![self.tenant, model, hash.as_bytes()], |row| vector(row, 0))
         };
         of.iter().map(read).collect()
     }
@@ -144,12 +146,12 @@ struct ThreadNames {
 }
 
 impl ThreadNames {
-    /// Reads the conversation's id from the column `place`, and its threads from the next one.
-    fn read(&mut self, row: &Row<'_>, place: usize) -> rusqlite::Result<ConversationId> {
-        let id = ConversationId::from_bytes(row.get(place)?);
+    /// Reads the conversation's id from a column, and its threads from the next one.
+    fn read(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<ConversationId> {
+        let id = ConversationId::from_bytes(row.get(column)?);
         if self.of != Some(id) {
             self.names =
-                threads::read(row, place + 1)?.into_iter().map(|thread| thread.name).collect();
+                threads::read(row, column + 1)?.into_iter().map(|thread| thread.name).collect();
             self.of = Some(id);
         }
         Ok(id)
@@ -172,11 +174,11 @@ pub(in crate::embedded) fn sequence_number(cursor: &Cursor) -> Result<i64, Inval
     })
 }
 
-fn vector(row: &Row<'_>, place: usize) -> rusqlite::Result<Vec<f32>> {
-    let bytes = row.get_ref(place)?.as_blob()?;
+fn vector(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<f32>> {
+    let bytes = row.get_ref(column)?.as_blob()?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
-        return Err(unreadable(place, "a vector of invalid length"));
+        return Err(unreadable(column, "a vector of invalid length"));
     }
     Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
 }

@@ -85,17 +85,17 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             sql.push_str(" AND c.tenant = ? AND c.id = ?");
             params.extend([self.tenant.into(), id.as_bytes().to_vec().into()]);
         }
-        if let Some((least, most)) = filter.heights {
+        if let Some((min_height, max_height)) = filter.heights {
             sql.push_str(" AND j.height BETWEEN ? AND ?");
-            params.extend([i64::from(least).into(), i64::from(most).into()]);
+            params.extend([i64::from(min_height).into(), i64::from(max_height).into()]);
         }
         if let Some(prefix) = &filter.id_prefix {
             sql.push_str(" AND hex(j.id) LIKE ?");
             params.push(format!("{}%", digits(prefix)).into());
         }
-        if let Some((place, id)) = &filter.only {
+        if let Some((position, id)) = &filter.only {
             sql.push_str(" AND j.place = ? AND j.id = ?");
-            params.extend([i64::from(*place).into(), id.0.as_bytes().to_vec().into()]);
+            params.extend([i64::from(*position).into(), id.0.as_bytes().to_vec().into()]);
         }
         if let Some(now) = filter.due {
             sql.push_str(&format!(" AND {IS_DUE} AND {IS_LOWEST}"));
@@ -103,7 +103,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         }
         sql.push_str(&format!(" ORDER BY {order} LIMIT ?"));
         params.push(rows(filter.limit).into());
-        self.many(&sql, params_from_iter(params), job)
+        self.query_all(&sql, params_from_iter(params), job)
     }
 
     pub(super) fn read_log(&self, filter: &JobEventFilter) -> StoreResult<Vec<JobEvent>> {
@@ -121,7 +121,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         }
         sql.push_str(" ORDER BY l.seq DESC LIMIT ?");
         params.push(rows(filter.limit).into());
-        let mut lines = self.many(&sql, params_from_iter(params), log_line)?;
+        let mut lines = self.query_all(&sql, params_from_iter(params), log_line)?;
         lines.reverse();
         Ok(lines)
     }

@@ -15,7 +15,7 @@ impl<C: Deref<Target = Connection>> Ledger for TenantView<'_, C> {
     fn requests_since(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<QuotaUsage>> {
         let sql =
             "SELECT at, calls, tokens FROM requests WHERE provider = ?1 AND at >= ?2 ORDER BY at";
-        self.many(sql, params![provider, since.as_micros()], |row| {
+        self.query_all(sql, params![provider, since.as_micros()], |row| {
             Ok(QuotaUsage { at: timestamp(row, 0)?, calls: row.get(1)?, tokens: row.get(2)? })
         })
     }
@@ -35,7 +35,7 @@ impl<C: Deref<Target = Connection>> Ledger for TenantView<'_, C> {
             params.push(day.into());
         }
         sql.push_str(" GROUP BY model ORDER BY model");
-        self.many(&sql, params_from_iter(params), |row| {
+        self.query_all(&sql, params_from_iter(params), |row| {
             let spent = SpendAmount {
                 calls: row.get(1)?,
                 tokens_in: row.get(2)?,

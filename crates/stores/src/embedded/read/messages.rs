@@ -34,7 +34,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         );
         let until = end(span.until.map(|idx| idx.0));
         let params = params![self.tenant, row.pk, span.from.0, until, rows(span.limit)];
-        self.many(&sql, params, |found| message(found, &row.threads))
+        self.query_all(&sql, params, |columns| message(columns, &row.threads))
     }
 
     pub(super) fn read_tool_calls(
@@ -50,7 +50,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         );
         let until = end(span.until.map(|no| no.0));
         let params = params![self.tenant, row.pk, span.from.0, until, rows(span.limit)];
-        self.many(&sql, params, |found| tool_call(found, &row.threads))
+        self.query_all(&sql, params, |columns| tool_call(columns, &row.threads))
     }
 
     pub(super) fn read_item(&self, item: &ItemRef) -> StoreResult<Option<StoredItem>> {
@@ -66,7 +66,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
                     WHERE t.tenant = ?1 AND t.conversation = ?2 AND t.turn = ?3 AND t.place = ?4"
                 );
                 let params = params![self.tenant, row.pk, turn.0, order];
-                let call = self.one(&sql, params, |found| tool_call(found, &row.threads))?;
+                let call =
+                    self.query_one(&sql, params, |columns| tool_call(columns, &row.threads))?;
                 call.map(|it| StoredItem::ToolCall(Box::new(it)))
             }
             ItemRef::Node(id, level, ordinal) => {
@@ -89,14 +90,14 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             WHERE tenant = ?1 AND external_id = ?2 AND conversation = ?3";
         let find = |id: &&ExternalId| {
             let params = params![self.tenant, id.as_str(), row.pk];
-            let stored = self.one(message, params, |row| {
+            let stored = self.query_one(message, params, |row| {
                 let (idx, hash) = (MessageIdx(row.get(0)?), ContentHash::from_bytes(row.get(1)?));
                 Ok(ExistingItem::Message(idx, hash))
             })?;
             if stored.is_some() {
                 return Ok(stored);
             }
-            self.one(call, params, |row| {
+            self.query_one(call, params, |row| {
                 let (turn, order, finished) = (TurnNo(row.get(0)?), row.get(1)?, row.get(2)?);
                 Ok(ExistingItem::ToolCall { turn, order, finished })
             })
@@ -115,7 +116,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             LIMIT 1";
         let find = |id: &&ExternalId| {
             let read = |row: &Row<'_>| Ok(ConversationId::from_bytes(row.get(0)?));
-            self.one(sql, params![self.tenant, id.as_str()], read)
+            self.query_one(sql, params![self.tenant, id.as_str()], read)
         };
         ids.iter().map(find).collect()
     }
@@ -137,10 +138,12 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             FROM tool_calls WHERE tenant = ?1 AND conversation = ?2 AND turn >= ?3 AND turn < ?4 GROUP BY turn";
         let assistant = codes::role_code(Role::Assistant);
         let params = params![self.tenant, row.pk, span.from.0, until, assistant];
-        let turns = self.many(of_messages, params, |found| turn(found, &row.threads))?;
+        let turns = self.query_all(of_messages, params, |columns| turn(columns, &row.threads))?;
         let mut turns: BTreeMap<u32, Turn> =
             turns.into_iter().map(|turn| (turn.no.0, turn)).collect();
-        for calls in self.many(of_calls, &params[..4], |found| turn(found, &row.threads))? {
+        for calls in
+            self.query_all(of_calls, &params[..4], |columns| turn(columns, &row.threads))?
+        {
             let merge = |turn: &mut Turn| {
                 turn.tool_calls = calls.tool_calls;
                 turn.started_at = turn.started_at.min(calls.started_at);

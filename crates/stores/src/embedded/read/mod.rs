@@ -67,11 +67,11 @@ impl<'a, C: Deref<Target = Connection>> TenantView<'a, C> {
     ) -> StoreResult<Self> {
         let mut view = Self { connection, path, state, tenant: 0, last: RefCell::new(None) };
         let sql = "SELECT pk FROM tenants WHERE name = ?1";
-        view.tenant = view.one(sql, [tenant.as_str()], |row| row.get(0))?.unwrap_or(0);
+        view.tenant = view.query_one(sql, [tenant.as_str()], |row| row.get(0))?.unwrap_or(0);
         Ok(view)
     }
 
-    fn one<T>(
+    fn query_one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -81,7 +81,7 @@ impl<'a, C: Deref<Target = Connection>> TenantView<'a, C> {
         self.checked(row())
     }
 
-    fn many<T>(
+    fn query_all<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -105,7 +105,7 @@ impl<'a, C: Deref<Target = Connection>> TenantView<'a, C> {
             return Ok(Some(Rc::clone(row)));
         }
         let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
-        let row = self.one(sql, params![self.tenant, id.as_bytes()], |row| {
+        let row = self.query_one(sql, params![self.tenant, id.as_bytes()], |row| {
             let threads = threads::read(row, 1)?.into_iter().map(|thread| thread.name).collect();
             Ok(Rc::new(ConversationRow { pk: row.get(0)?, threads }))
         })?;
@@ -213,40 +213,40 @@ fn end(until: Option<u32>) -> i64 {
     until.map_or(i64::MAX, i64::from)
 }
 
-fn timestamp(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
-    row.get(at).map(Timestamp::from_micros)
+fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(Timestamp::from_micros)
 }
 
-fn unsigned(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(at).map(i64::unsigned_abs)
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(i64::unsigned_abs)
 }
 
 /// An error for a value that this program cannot have written.
-fn unreadable<E>(at: usize, why: E) -> rusqlite::Error
+fn unreadable<E>(column: usize, error: E) -> rusqlite::Error
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    rusqlite::Error::FromSqlConversionFailure(at, Type::Text, why.into())
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
 }
 
-fn external_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ExternalId>> {
-    row.get::<_, Option<String>>(at)?
+fn external_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ExternalId>> {
+    row.get::<_, Option<String>>(column)?
         .map(ExternalId::new)
         .transpose()
-        .map_err(|why| unreadable(at, why))
+        .map_err(|error| unreadable(column, error))
 }
 
-fn json(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Json>> {
-    let Some(text) = row.get_ref(at)?.as_str_or_null()? else { return Ok(None) };
-    Json::new(text).map(Some).map_err(|why| unreadable(at, why))
+fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Json>> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(None) };
+    Json::new(text).map(Some).map_err(|error| unreadable(column, error))
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
-    serde_json::from_str(row.get_ref(at)?.as_str()?).map_err(|why| unreadable(at, why))
+fn parsed<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(row.get_ref(column)?.as_str()?).map_err(|error| unreadable(column, error))
 }
 
-/// The name of the thread whose number is in the column `at`.
-fn thread(row: &Row<'_>, at: usize, names: &[ThreadName]) -> rusqlite::Result<ThreadName> {
-    let no: u32 = row.get(at)?;
-    names.get(no as usize).cloned().ok_or_else(|| unreadable(at, "no such thread"))
+/// The name of the thread whose number is in a column.
+fn thread(row: &Row<'_>, column: usize, names: &[ThreadName]) -> rusqlite::Result<ThreadName> {
+    let no: u32 = row.get(column)?;
+    names.get(no as usize).cloned().ok_or_else(|| unreadable(column, "no such thread"))
 }

@@ -57,9 +57,9 @@ impl CheckedRecord {
             Self::LogLine => log_line(row).map(drop),
             Self::Job => {
                 let job = job(row)?;
-                let (height, place): (u8, u32) = (row.get(12)?, row.get(13)?);
+                let (height, position): (u8, u32) = (row.get(12)?, row.get(13)?);
                 // Jobs are updated and removed by their height and place.
-                match (job.kind.height(), job.kind.place()) == (height, place) {
+                match (job.kind.height(), job.kind.position()) == (height, position) {
                     true => Ok(()),
                     false => Err(unreadable(12, "its payload names another place than the job")),
                 }

@@ -30,10 +30,10 @@ pub(in crate::embedded) fn write(threads: &[Thread]) -> rusqlite::Result<String>
     json_text(&threads.iter().map(entry).collect::<Vec<_>>())
 }
 
-pub(in crate::embedded) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Vec<Thread>> {
-    let text = row.get_ref(at)?.as_str()?;
+pub(in crate::embedded) fn read(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Thread>> {
+    let text = row.get_ref(column)?.as_str()?;
     let entries: Vec<ThreadRow<String>> =
-        serde_json::from_str(text).map_err(|why| unreadable(at, why))?;
+        serde_json::from_str(text).map_err(|error| unreadable(column, error))?;
     let thread = |(name, parent, after, turn): ThreadRow<String>| -> Result<Thread, Invalid> {
         let name = ThreadName::new(name)?;
         let parent = parent.map(ThreadName::new).transpose()?;
@@ -53,5 +53,9 @@ pub(in crate::embedded) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Ve
             });
         Ok(Thread { name, fork, last_turn, turn_ended })
     };
-    entries.into_iter().map(thread).collect::<Result<_, _>>().map_err(|why| unreadable(at, why))
+    entries
+        .into_iter()
+        .map(thread)
+        .collect::<Result<_, _>>()
+        .map_err(|error| unreadable(column, error))
 }

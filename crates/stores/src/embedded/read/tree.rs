@@ -100,7 +100,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         }
         sql.push_str(" ORDER BY n.level, n.ordinal LIMIT ?");
         params.push(rows(limit).into());
-        self.many(&sql, params_from_iter(params), read)
+        self.query_all(&sql, params_from_iter(params), read)
     }
 
     pub(super) fn read_nodes_by_id(
@@ -110,7 +110,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     ) -> StoreResult<Vec<(ConversationId, NodeId)>> {
         let sql = "SELECT c.id, n.id FROM nodes n JOIN conversations c ON c.pk = n.conversation
             WHERE n.tenant = ?1 AND n.id >= ?2 AND n.id < ?2 || char(1114111) ORDER BY n.id LIMIT ?3";
-        self.many(sql, params![self.tenant, prefix, rows(limit)], |row| {
+        self.query_all(sql, params![self.tenant, prefix, rows(limit)], |row| {
             Ok((ConversationId::from_bytes(row.get(0)?), NodeId::from_stored(row.get(1)?)))
         })
     }
@@ -119,19 +119,19 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         &self,
         conversation: Option<ConversationId>,
     ) -> StoreResult<Vec<LevelTotals>> {
-        let stand_in = Provenance::FALLBACK_SEPARATOR;
+        let fallback_separator = Provenance::FALLBACK_SEPARATOR;
         let sql = format!(
             "SELECT n.level, count(*), sum(n.dirty), sum(n.chars), sum(n.tokens), sum(n.source_chars),
                 sum(n.raw_tokens), sum(n.took_ms), max(n.took_ms), sum(n.grounded), sum(n.retained),
                 sum(NOT ({IS_COVERED})), sum(iif({IS_COVERED}, 0, n.raw_tokens)),
-                sum(iif({IS_COVERED}, 0, n.tokens)), sum(instr(n.made_by, '{stand_in}') > 0),
+                sum(iif({IS_COVERED}, 0, n.tokens)), sum(instr(n.made_by, '{fallback_separator}') > 0),
                 sum(iif(n.level = 1, n.raw_tokens, (SELECT ifnull(sum(k.tokens), 0) FROM nodes k
                     WHERE k.tenant = n.tenant AND k.conversation = n.conversation
                     AND k.level = n.level - 1 AND k.parent = n.ordinal)))
             FROM nodes n JOIN conversations c ON c.pk = n.conversation
             WHERE n.tenant = ?1 AND (?2 IS NULL OR c.id = ?2) GROUP BY n.level ORDER BY n.level"
         );
-        self.many(
+        self.query_all(
             &sql,
             params![self.tenant, conversation.as_ref().map(|id| id.as_bytes())],
             |row| {

@@ -10,7 +10,7 @@ use crate::embedded::read::threads;
 /// Updates a conversation whose slug, paths and external id did not change, which is the common
 /// case and leaves their indexes alone. A row that another program modified keeps its old
 /// checksum, so that a check still detects it.
-const GROW: &str =
+const UPDATE_COUNTS: &str =
     "UPDATE conversations SET title = ?3, participants = ?4, started_at = ?5, last_activity = ?6,
         state = ?7, messages = ?8, turns = ?9, tool_calls = ?10, chars = ?11, tokens = ?12, naming = ?13,
         threads = ?14, policy = ?15, growth = ?16,
@@ -19,7 +19,7 @@ const GROW: &str =
     WHERE tenant = ?1 AND id = ?2 AND slug = ?17 AND cwd IS ?18 AND project_path IS ?19 AND external_id IS ?20
     RETURNING pk";
 
-const PUT: &str = "INSERT INTO conversations (tenant, id, title, participants, started_at, last_activity, state,
+const UPSERT: &str = "INSERT INTO conversations (tenant, id, title, participants, started_at, last_activity, state,
         messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth, slug, cwd, project_path,
         external_id, checksum)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
@@ -57,9 +57,9 @@ impl Commit<'_> {
             it.external_id.as_ref().map(|id| id.as_str()),
         ];
         let pk = |sql| self.connection.prepare_cached(sql)?.query_row(params, |row| row.get(0));
-        let pk = match pk(GROW) {
-            Err(rusqlite::Error::QueryReturnedNoRows) => pk(PUT)?,
-            grown => grown?,
+        let pk = match pk(UPDATE_COUNTS) {
+            Err(rusqlite::Error::QueryReturnedNoRows) => pk(UPSERT)?,
+            tree_state => tree_state?,
         };
         let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
         self.last = Some(TargetConversation { id: it.id, pk, threads });

@@ -16,45 +16,34 @@ impl Commit<'_> {
                 planned_at, worker, error, work)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
             ON CONFLICT (tenant, conversation, height, place, id) DO NOTHING";
-        let (conversation, (moment, worker)) = (self.pk(job.conversation)?, lease_of(job));
-        self.execute(
-            sql,
-            params![
-                self.tenant,
-                conversation,
-                job.kind.height(),
-                job.kind.place(),
-                job.id.0.as_bytes(),
-                job_kind_code(&job.kind),
-                job_state_code(&job.state),
-                moment,
-                job.failures,
-                job.planned_at.as_micros(),
-                worker,
-                job.error,
-                work_of(&job.kind)?,
-            ],
-        )?;
-        Ok(())
+        self.execute_for_job(sql, job)
     }
 
     pub(super) fn put_job(&mut self, job: &Job) -> Result<()> {
         let sql =
-            "UPDATE jobs SET state = ?6, moment = ?7, failures = ?8, worker = ?9, error = ?10,
-                work = ?11
+            "UPDATE jobs SET state = ?7, moment = ?8, failures = ?9, worker = ?11, error = ?12,
+                work = ?13
             WHERE tenant = ?1 AND conversation = ?2 AND height = ?3 AND place = ?4 AND id = ?5";
-        let (conversation, (moment, worker)) = (self.pk(job.conversation)?, lease_of(job));
+        self.execute_for_job(sql, job)
+    }
+
+    /// Executes a statement whose parameters are the columns of a job, in the order of the table.
+    /// The statement may leave some of them out.
+    fn execute_for_job(&mut self, sql: &str, job: &Job) -> Result<()> {
+        let (conversation, (due_at, worker)) = (self.pk(job.conversation)?, lease_of(job));
         self.execute(
             sql,
             params![
                 self.tenant,
                 conversation,
                 job.kind.height(),
-                job.kind.place(),
+                job.kind.position(),
                 job.id.0.as_bytes(),
+                job_kind_code(&job.kind),
                 job_state_code(&job.state),
-                moment,
+                due_at,
                 job.failures,
+                job.planned_at.as_micros(),
                 worker,
                 job.error,
                 work_of(&job.kind)?,
@@ -69,7 +58,7 @@ impl Commit<'_> {
         let (conversation, id) = (self.pk(job.conversation)?, job.id.0.as_bytes());
         self.execute(
             sql,
-            params![self.tenant, conversation, job.kind.height(), job.kind.place(), id],
+            params![self.tenant, conversation, job.kind.height(), job.kind.position(), id],
         )?;
         Ok(())
     }

@@ -123,12 +123,12 @@ impl Commit<'_> {
     /// The primary key of a conversation and the number of one of its threads.
     fn thread(&mut self, id: ConversationId, thread: &ThreadName) -> Result<(i64, i64)> {
         let row = self.conversation(id)?;
-        let place = row.threads.iter().position(|name| name == thread);
-        place.map(|place| (row.pk, place as i64)).ok_or(rusqlite::Error::QueryReturnedNoRows)
+        let thread_index = row.threads.iter().position(|name| name == thread);
+        thread_index.map(|index| (row.pk, index as i64)).ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 }
 
 pub(super) fn json_text(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value)
-        .map_err(|why| rusqlite::Error::ToSqlConversionFailure(Box::new(why)))
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }

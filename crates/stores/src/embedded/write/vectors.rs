@@ -54,7 +54,8 @@ impl Commit<'_> {
             VALUES (?1, ?2, ?3, ?4)";
         let next = index.next.as_ref();
         let done = next.map_or(Ok(0), |next| sequence_number(&next.done));
-        let done = done.map_err(|why| rusqlite::Error::ToSqlConversionFailure(Box::new(why)))?;
+        let done =
+            done.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
         self.execute(sql, params![self.tenant, index.model, next.map(|next| &next.model), done])?;
         Ok(())
     }

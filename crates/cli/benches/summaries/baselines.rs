@@ -14,7 +14,8 @@ pub(crate) fn content(text: &str) -> HashSet<String> {
 
 /// The first words.
 pub(crate) fn lead(turns: &[(&str, &str)], words: usize) -> String {
-    let text: Vec<String> = turns.iter().map(|(who, what)| format!("{who}: {what}")).collect();
+    let text: Vec<String> =
+        turns.iter().map(|(author, text)| format!("{author}: {text}")).collect();
     text.join(" ").split_whitespace().take(words).collect::<Vec<_>>().join(" ")
 }
 
@@ -34,17 +35,17 @@ pub(crate) fn centroid(turns: &[(&str, &str)], words: usize) -> String {
     let sentences = sentences(turns);
     let mut chosen = Vec::new();
     let mut used = 0;
-    for place in ranked(&sentences) {
+    for index in ranked(&sentences) {
         if used >= words {
             break;
         }
-        used += sentences[place].1.split_whitespace().count() + 1;
-        chosen.push(place);
+        used += sentences[index].1.split_whitespace().count() + 1;
+        chosen.push(index);
     }
     chosen.sort_unstable();
     chosen
         .iter()
-        .map(|place| format!("{}: {}", sentences[*place].0, sentences[*place].1))
+        .map(|index| format!("{}: {}", sentences[*index].0, sentences[*index].1))
         .collect::<Vec<_>>()
         .join(" ")
 }
@@ -54,22 +55,22 @@ pub(crate) fn centroid_chars(turns: &[(&str, &str)], chars: usize) -> String {
     let sentences = sentences(turns);
     let mut chosen = Vec::new();
     let mut used = 0;
-    for place in ranked(&sentences) {
-        let size = sentences[place].1.chars().count() + 1;
+    for index in ranked(&sentences) {
+        let size = sentences[index].1.chars().count() + 1;
         if used + size <= chars {
             used += size;
-            chosen.push(place);
+            chosen.push(index);
         }
     }
     chosen.sort_unstable();
-    chosen.iter().map(|place| sentences[*place].1).collect::<Vec<_>>().join(" ")
+    chosen.iter().map(|index| sentences[*index].1).collect::<Vec<_>>().join(" ")
 }
 
 fn sentences<'a>(turns: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     turns
         .iter()
-        .flat_map(|(who, what)| {
-            sentence::split(what).into_iter().map(move |piece| (*who, piece.text))
+        .flat_map(|(author, text)| {
+            sentence::split(text).into_iter().map(move |piece| (*author, piece.text))
         })
         .collect()
 }
