@@ -121,6 +121,28 @@ impl SummaryRequest {
         };
         self.passages.iter().map(chars).sum()
     }
+
+    /// The target length in characters; `None` if it is given in sentences.
+    #[must_use]
+    pub fn target_chars(&self) -> Option<u64> {
+        let chars = self.chars();
+        match self.length {
+            SummaryLength::Keep(share) => {
+                Some((chars as f64 * f64::from(share.clamp(0.0, 1.0))) as u64)
+            }
+            SummaryLength::Sentences(..) => None,
+            SummaryLength::Tokens(least, most) => {
+                // Without a count, a token is about four characters.
+                let per_token = match self.session.tokens {
+                    0 => 4.0,
+                    tokens => chars as f64 / tokens as f64,
+                };
+                let middle = f64::from(least) / 2.0 + f64::from(most) / 2.0;
+                // A summary of a short source is still shorter than the source.
+                Some(((middle * per_token) as u64).min(chars * 2 / 3))
+            }
+        }
+    }
 }
 
 /// The conversation that a node belongs to, and the extent of the covered content. The title and
@@ -135,6 +157,8 @@ pub struct SessionInfo {
     pub range: Option<(Timestamp, Timestamp)>,
     /// Number of messages covered.
     pub messages: u32,
+    /// Tokens of the passages' texts; 0 if unknown.
+    pub tokens: u64,
 }
 
 /// A part of the content that a node covers.

@@ -245,6 +245,7 @@ impl AppendPlanner {
                 grown.extend(planner.plan_late_result(*turn, *order)?);
             }
         }
+        planner.plan_top(conversation, None, &[], &mut grown)?;
         Ok(grown)
     }
 

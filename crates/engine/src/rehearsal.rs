@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use treering_core::acceptance::Fidelity;
 use treering_core::{
     Job, JobKind, JobState, Level, Node, NodeContent, NodeSpec, Policy, Provenance, SummaryLength,
-    Timestamp, Write,
+    SummaryRequest, Timestamp, Write,
 };
 
 use crate::engine::Engine;
@@ -41,8 +41,7 @@ impl Rehearsal<'_> {
             let mut writes = vec![Write::RemoveJob(job.clone())];
             if let Some((mut node, tokens_in)) = self.write(overlay, &job, task)? {
                 estimate.count(task.level, tokens_in, u64::from(node.tokens));
-                writes.extend(self.finish(overlay, &mut node)?);
-                writes.push(Write::PutNode(job.conversation, Box::new(node)));
+                writes.extend(self.finish(overlay, &job, &mut node)?);
             }
             overlay.apply(writes);
         }
@@ -67,7 +66,7 @@ impl Rehearsal<'_> {
         };
         let tokens_in = input.tokens();
         if self.engine.summarizer().is_remote() {
-            let chars = kept_chars(task.style.length, input.source.chars);
+            let chars = kept_chars(&input.brief);
             let overview = "x".repeat(chars);
             let content = NodeContent { overview, ..NodeContent::default() };
             let fidelity = Fidelity { grounded: 1.0, retained: 1.0, invented: Vec::new() };
@@ -86,25 +85,27 @@ impl Rehearsal<'_> {
         Ok(Some((input.into_node(task, content, tokens, fidelity, provenance), tokens_in)))
     }
 
-    /// The writes that follow from a finished node.
-    fn finish(&self, overlay: &Overlay<'_>, node: &mut Node) -> Result<Vec<Write>> {
+    /// A finished node and the writes that follow from it.
+    fn finish(&self, overlay: &Overlay<'_>, job: &Job, node: &mut Node) -> Result<Vec<Write>> {
         let mut conversation = overlay.conversation.clone();
         let key = self.engine.key(conversation.id);
         let (policy, now) = (self.policy, self.now);
         let planner = TreePlanner { reader: overlay, key: &key, policy, overrides: &[], now };
         let mut writes = planner.plan_parent(&mut conversation, node)?;
+        writes.push(Write::PutNode(job.conversation, Box::new(node.clone())));
+        planner.plan_top_after(&mut conversation, job, Some(node), &mut writes)?;
         writes.push(Write::PutConversation(conversation));
         Ok(writes)
     }
 }
 
-/// Number of characters that a summary of this length keeps.
-pub(crate) fn kept_chars(length: SummaryLength, chars: u64) -> usize {
-    const SENTENCE: f64 = 90.0;
-    match length {
-        SummaryLength::Keep(share) => (f64::from(share) * chars as f64) as usize,
-        SummaryLength::Sentences(_, most) => {
-            (f64::from(most) * SENTENCE).min(chars as f64) as usize
-        }
-    }
+/// Number of characters that a summary is expected to have.
+pub(crate) fn kept_chars(request: &SummaryRequest) -> usize {
+    const SENTENCE: u64 = 90;
+    let sentences = match request.length {
+        SummaryLength::Sentences(_, most) => u64::from(most),
+        SummaryLength::Keep(_) | SummaryLength::Tokens(..) => 0,
+    };
+    let chars = request.target_chars();
+    chars.unwrap_or_else(|| (sentences * SENTENCE).min(request.chars())) as usize
 }

@@ -44,11 +44,11 @@ impl Summarizer for PrefixSummarizer {
         {
             return Err(error);
         }
+        let chars = brief.chars().max(1) as f64;
         let share = match brief.length {
             SummaryLength::Keep(share) => f64::from(share),
-            SummaryLength::Sentences(_, most) => {
-                f64::from(most) * 50.0 / (brief.chars().max(1) as f64)
-            }
+            SummaryLength::Sentences(_, most) => f64::from(most) * 50.0 / chars,
+            SummaryLength::Tokens(..) => brief.target_chars().unwrap_or(0) as f64 / chars,
         };
         let head = |text: &str| -> String {
             let chars = (text.chars().count() as f64 * share).ceil() as usize;

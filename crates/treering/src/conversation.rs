@@ -103,7 +103,7 @@ impl ConversationHandle {
     pub fn nodes(&self, level: u8, uncovered: bool) -> Result<Vec<treering_core::Node>> {
         let mut nodes = self.memory.engine().tree(self.id)?.nodes;
         nodes.retain(|node| node.level().number() == level);
-        nodes.retain(|node| !(uncovered && node.parent.is_some()));
+        nodes.retain(|node| !(uncovered && node.superseded));
         Ok(nodes)
     }
 
