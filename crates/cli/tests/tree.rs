@@ -510,23 +510,30 @@ mod crashes {
         let first = told(60);
         let above = told(60);
         above.json(&["update", "told", "--background"]);
-        let check = |start: &Home, fault: &str| {
+        // Only the summary of the whole conversation is left to write.
+        whole.json(&["close", "told"]);
+        let closed = (whole.tree("told"), whole.nodes("told"));
+        whole.json(&["reopen", "told"]);
+        let check = |start: &Home, command: &[&str], fault: &str| {
             let home = start.copy();
-            let died = home.command(&["work"]).env("TREERING_FAULT", fault).output().unwrap();
+            let died = home.command(command).env("TREERING_FAULT", fault).output().unwrap();
             assert_eq!(died.status.signal(), Some(SIGABRT), "{fault}: {died:?}");
-            assert!(!home.jobs().is_empty(), "{fault}");
+            let expected = if command[0] == "close" { &closed } else { &expected };
+            assert!(!home.jobs().is_empty() || command[0] == "close", "{fault}");
             home.verify();
             finish(&home);
             home.verify();
             assert!(
-                (home.tree("told"), home.nodes("told")) == expected,
-                "{fault}: another tree came out"
+                (home.tree("told"), home.nodes("told")) == *expected,
+                "{fault}: another tree came out of {command:?}"
             );
         };
+        let commands: [(&Home, &[&str]); 3] =
+            [(&first, &["work"]), (&above, &["work"]), (&whole, &["close", "told"])];
         thread::scope(|scope| {
             for fault in treering_engine::KillPoint::ALL {
-                for start in [&first, &above] {
-                    scope.spawn(move || check(start, fault.as_str()));
+                for (start, command) in commands {
+                    scope.spawn(move || check(start, command, fault.as_str()));
                 }
             }
         });

@@ -310,14 +310,21 @@ proptest! {
         some in some_overrides(),
         full in any::<bool>(),
         level in proptest::option::of(1_u8..4),
+        close in any::<[bool; 2]>(),
     ) {
         let parsed: Vec<treering_core::Assignment> =
             some.iter().map(|text| text.parse().unwrap()).collect();
         let Ok(overridden) = policy.with(&parsed) else { return Ok(()) };
         let (engine, _folder) = engine_with_policy(policy);
         let id = append(&engine, events);
+        let close_if = |close: bool| {
+            let state = if close { ConversationState::Closed } else { ConversationState::Open };
+            engine.set_state(id, state).unwrap();
+        };
+        close_if(close[0]);
         run_due_jobs(&engine, id);
         append(&engine, later.into_iter().map(renamed).collect());
+        close_if(close[1]);
         let strategy = if full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
         let update = Update {
             strategy,
@@ -344,7 +351,11 @@ proptest! {
         let from = level.unwrap_or(1);
         let nodes = engine.tree(id).unwrap().nodes;
         for node in nodes.iter().filter(|node| node.level().number() >= from) {
-            prop_assert_eq!(&node.spec.style, &overridden.style(node.level()));
+            let style = match node.spec.is_top() {
+                true => overridden.top_style(),
+                false => overridden.style(node.level()),
+            };
+            prop_assert_eq!(&node.spec.style, &style);
         }
         if from == 1 {
             let tokens: u64 = nodes.iter().map(|node| u64::from(node.tokens)).sum();
