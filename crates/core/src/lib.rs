@@ -102,7 +102,7 @@ pub use summary_request::{
 };
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};
-pub use top::{is_own_top, plan_top, sort_roots};
+pub use top::{plan_top, sort_roots};
 pub use tree_state::TreeState;
 pub use update_trace::events_of_update;
 pub use vector_index::{ContentVectors, IndexRebuild, VectorIndex};

@@ -210,3 +210,29 @@ pub struct NodePassage {
     /// The node's content.
     pub content: NodeContent,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The target for a source of this size, in characters and tokens.
+    fn target(length: SummaryLength, chars: usize, tokens: u64) -> Option<u64> {
+        let (role, at) = (Role::User, Timestamp::from_micros(0));
+        let text = MessagePassage { role, author: None, at, text: "x".repeat(chars) };
+        let session = SessionInfo { tokens, ..SessionInfo::default() };
+        let passages = vec![Passage::Message(text)];
+        let (level, strategy) = (Level::FIRST, Strategy::Executive);
+        SummaryRequest::new(level, strategy, length, true, passages, session).target_chars()
+    }
+
+    #[test]
+    fn a_target_in_tokens_depends_on_the_text() {
+        let tokens = SummaryLength::Tokens(200, 400);
+        assert_eq!(target(tokens, 40_000, 10_000), Some(1200));
+        assert_eq!(target(tokens, 20_000, 10_000), Some(600), "two characters per token");
+        assert_eq!(target(tokens, 40_000, 0), Some(1200), "not counted");
+        assert_eq!(target(tokens, 900, 225), Some(600), "two thirds of a short source");
+        assert_eq!(target(SummaryLength::Keep(0.5), 900, 225), Some(450));
+        assert_eq!(target(SummaryLength::Sentences(3, 4), 900, 225), None);
+    }
+}

@@ -12,7 +12,7 @@ pub fn sort_roots(roots: &mut [Node]) {
 }
 
 /// Plans the top over the roots of a tree, given in time order. `None` if there are no roots, or
-/// one that needs no other node above it.
+/// only one that serves as the summary of the whole.
 #[must_use]
 pub fn plan_top(
     roots: &[Node],
@@ -20,7 +20,9 @@ pub fn plan_top(
     policy: &Policy,
 ) -> Option<NodeSpec> {
     let highest = roots.iter().map(Node::level).max()?;
-    if is_own_top(roots, policy.top_length) {
+    if let [root] = roots
+        && serves_as_top(root.tokens, root.source.raw_tokens, policy.top_length)
+    {
         return None;
     }
     Some(NodeSpec {
@@ -34,16 +36,35 @@ pub fn plan_top(
     })
 }
 
-/// Whether a tree has a single root that serves as the summary of the whole conversation: its
+/// Whether the only root, of this many tokens, serves as the summary of a conversation: its
 /// length is in the range, or the conversation is itself too short for a longer one.
-#[must_use]
-pub fn is_own_top(roots: &[Node], length: SummaryLength) -> bool {
-    match (roots, length) {
-        ([root], SummaryLength::Tokens(least, most)) => {
-            root.tokens <= most
-                && (root.tokens >= least || root.source.raw_tokens <= u64::from(most))
+fn serves_as_top(tokens: u32, raw_tokens: u64, length: SummaryLength) -> bool {
+    match length {
+        SummaryLength::Tokens(least, most) => {
+            tokens <= most && (tokens >= least || raw_tokens <= u64::from(most))
         }
-        ([_], _) => true,
-        _ => false,
+        SummaryLength::Keep(_) | SummaryLength::Sentences(..) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_root_serves_as_top_if_its_length_is_right() {
+        let range = SummaryLength::Tokens(200, 400);
+        for (tokens, raw_tokens, serves) in [
+            (300, 10_000, true),
+            (200, 401, true),
+            (400, 10_000, true),
+            (401, 10_000, false),
+            (199, 401, false),
+            (50, 400, true),
+            (1, 1, true),
+        ] {
+            assert_eq!(serves_as_top(tokens, raw_tokens, range), serves, "{tokens}/{raw_tokens}");
+        }
+        assert!(serves_as_top(1000, 10_000, SummaryLength::Keep(0.1)));
     }
 }

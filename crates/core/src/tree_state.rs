@@ -282,3 +282,36 @@ fn first_due(
     let members: Vec<_> = ungrouped.iter().map(Node::member).collect();
     grouping::due(&members, rule)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_every_version_are_read() {
+        let ends = vec![TurnEnd { after: 4, thread: 1 }];
+        let top = Some(Level::FIRST.above());
+        let (sealed, offered) = (vec![2], vec![1]);
+        let state = TreeState {
+            through: 6,
+            sealed,
+            offered,
+            closings: vec![6],
+            turn_ends: ends,
+            top,
+            ..TreeState::default()
+        };
+        let without_top = TreeState { top: None, ..state.clone() };
+        let without_ends = TreeState { turn_ends: Vec::new(), ..without_top.clone() };
+        for (text, expected) in [
+            ("[6,[],[2],[1],[6],[[4,1]],2]", state),
+            ("[6,[],[2],[1],[6],[[4,1]]]", without_top),
+            ("[6,[],[2],[1],[6]]", without_ends),
+        ] {
+            let read: TreeState = serde_json::from_str(text).unwrap();
+            assert_eq!(read, expected, "{text}");
+            let again = serde_json::to_string(&read).unwrap();
+            assert_eq!(serde_json::from_str::<TreeState>(&again).unwrap(), expected, "{again}");
+        }
+    }
+}
