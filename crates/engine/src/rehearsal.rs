@@ -35,8 +35,9 @@ impl Rehearsal<'_> {
         let mut estimate =
             Estimate { exact: !self.engine.summarizer().is_remote(), ..Estimate::default() };
         loop {
-            let next = overlay.queue().find(|job| self.runs(job)).cloned();
-            let Some(job) = next else { break };
+            // As in a real run, a job waits for those of lower levels, although they do not run.
+            let next = overlay.queue().find(|job| job.state != JobState::Dead);
+            let Some(job) = next.filter(|job| self.runs(job)).cloned() else { break };
             let JobKind::Summarize(task) = &job.kind else { break };
             let mut writes = vec![Write::RemoveJob(job.clone())];
             if let Some((mut node, tokens_in)) = self.write(overlay, &job, task)? {
@@ -49,8 +50,7 @@ impl Rehearsal<'_> {
     }
 
     fn runs(&self, job: &Job) -> bool {
-        job.state != JobState::Dead
-            && self.only.is_none_or(|level| job.kind.height() == level.number())
+        self.only.is_none_or(|level| job.kind.height() == level.number())
     }
 
     /// The node of a job and its input tokens; `None` if its input no longer exists.

@@ -364,6 +364,25 @@ proptest! {
     }
 }
 
+#[test]
+fn an_update_of_one_level_waits_for_the_levels_below_as_foreseen() {
+    let policy = small().with(&overrides(&["group_children=4"])).unwrap();
+    let (engine, _folder) = engine_with_policy(policy);
+    let id = say(&engine, 0..4, 200);
+    run_due_jobs(&engine, id);
+    say(&engine, 4..5, 200);
+    let (level, policy) = (Level::new(2), overrides(&["group_children=2"]));
+    let update = Update { level, policy, ..Update::default() };
+    assert_eq!(engine.estimate(id, &update).unwrap().calls, 0);
+    engine.update(id, &update).unwrap();
+    let scope = JobScope { conversation: Some(id), only: Some(2), ..JobScope::default() };
+    let stats = Worker::new(engine.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
+    assert_eq!(stats.done, 0);
+    assert_eq!(nodes_by_level(&engine, id)[..2], [4, 0]);
+    run_due_jobs(&engine, id);
+    assert_eq!(nodes_by_level(&engine, id)[..2], [5, 2]);
+}
+
 /// The entry with an external id of its own.
 fn renamed(mut entry: Entry) -> Entry {
     let other = |id: &treering_core::ExternalId| external_id(&format!("later-{id}"));
