@@ -109,18 +109,6 @@ impl ConversationHandle {
 
     /// The summary of the whole conversation while it is closed. `None` while it is open or the
     /// summary has yet to be written.
-    ///
-    /// ```
-    /// # let home = tempfile::tempdir()?;
-    /// # let memory = treering::Memory::open(home.path())?;
-    /// # let chat = memory.conversation("support:42")?;
-    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
-    /// chat.close()?;
-    /// memory.work()?;
-    /// let summary = chat.top()?.ok_or("not written yet")?;
-    /// assert!(summary.content.overview.contains("7410"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn top(&self) -> Result<Option<treering_core::Node>> {
         self.memory.engine().top(&self.info()?)
     }
