@@ -30,7 +30,8 @@ pub enum Write {
     /// Marks nodes of a level, by ordinal, as dirty.
     MarkDirty(ConversationId, Level, Vec<u32>),
     /// Drops the tree of a conversation from a level upwards, together with the jobs for those
-    /// levels. The level below stays and becomes ungrouped.
+    /// levels. The level below stays and becomes ungrouped. The top has the highest level, so
+    /// that dropping its level drops it alone.
     DropTree(ConversationId, Level),
     /// Adds a job; an existing job stays unchanged.
     AddJob(Job),

@@ -38,7 +38,7 @@ impl fmt::Display for JobId {
 pub enum JobKind {
     /// Embed a turn.
     EmbedTurn(TurnNo),
-    /// Write the node of a sealed window or group.
+    /// Write the node of a sealed window or group, or of a whole closed conversation.
     Summarize(NodeSpec),
     /// Embed the node with this level, ordinal and id.
     EmbedNode(Level, u32, NodeId),
@@ -104,7 +104,7 @@ impl JobKind {
                     Coverage::Messages(window) => fields.push(
                         format!("{}/{}/{}", window.thread, window.from, window.until).into_bytes(),
                     ),
-                    Coverage::Nodes(children) => {
+                    Coverage::Nodes(children) | Coverage::Whole(children) => {
                         fields.extend(
                             children.iter().map(|child| child.as_str().as_bytes().to_vec()),
                         );
@@ -127,6 +127,9 @@ impl fmt::Display for JobKind {
                 }
                 Coverage::Nodes(children) => {
                     write!(f, "{} {} nodes (level {})", Self::SUMMARISE, children.len(), task.level)
+                }
+                Coverage::Whole(_) => {
+                    write!(f, "{} the whole conversation (level {})", Self::SUMMARISE, task.level)
                 }
             },
         }

@@ -56,6 +56,7 @@ mod summary_request;
 mod time;
 mod time_expressions;
 mod tool;
+mod top;
 mod tree_state;
 mod update_trace;
 mod vector_index;
@@ -83,7 +84,7 @@ pub use node::{
     Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
     SourceTotals, TextPosition, ToolUse, Window,
 };
-pub use node_hash::{hash_of_group, hash_of_window};
+pub use node_hash::{hash_of_nodes, hash_of_window};
 pub use parameter_names::{parameter_aliases, snake_case};
 pub use parameters::{Assignment, PARAMETERS};
 pub use policy::{
@@ -101,6 +102,7 @@ pub use summary_request::{
 };
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};
+pub use top::{plan_top, sort_roots};
 pub use tree_state::TreeState;
 pub use update_trace::events_of_update;
 pub use vector_index::{ContentVectors, IndexRebuild, VectorIndex};

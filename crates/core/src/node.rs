@@ -183,9 +183,22 @@ pub enum Coverage {
     Messages(Window),
     /// A group: adjacent nodes of the level below, in time order.
     Nodes(Vec<NodeId>),
+    /// A whole closed conversation: the roots of its tree, of any level, in time order.
+    Whole(Vec<NodeId>),
 }
 
-/// Why a window or group was sealed.
+impl Coverage {
+    /// The covered nodes; none for a window.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeId] {
+        match self {
+            Self::Messages(_) => &[],
+            Self::Nodes(nodes) | Self::Whole(nodes) => nodes,
+        }
+    }
+}
+
+/// Why a node was planned: the reason why its window or group sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SealCause {
@@ -193,6 +206,8 @@ pub enum SealCause {
     Window(SealReason),
     /// A group.
     Group(GroupReason),
+    /// The conversation closed.
+    Closed,
 }
 
 impl SealCause {
@@ -202,6 +217,7 @@ impl SealCause {
         match self {
             Self::Window(reason) => reason.as_str(),
             Self::Group(reason) => reason.as_str(),
+            Self::Closed => SealReason::Closed.as_str(),
         }
     }
 }
@@ -231,6 +247,16 @@ pub struct NodeSpec {
 }
 
 impl NodeSpec {
+    /// The ordinal of the top, the node over a whole closed conversation. No other node has it,
+    /// so the top never takes the place of a group.
+    pub const TOP_ORDINAL: u32 = 1 << 31;
+
+    /// Whether it is the top.
+    #[must_use]
+    pub const fn is_top(&self) -> bool {
+        matches!(self.covers, Coverage::Whole(_))
+    }
+
     /// Whether it was sealed when only the messages before `end` existed. If `sealed_by` is
     /// unknown, it counts as sealed once everything it covers exists.
     #[must_use]
@@ -369,7 +395,7 @@ pub struct Node {
     pub spec: NodeSpec,
     /// The ordinal of the group that covers the node, once it is sealed.
     pub parent: Option<u32>,
-    /// Whether the node of that group exists.
+    /// Whether a higher node covers it: that group's node exists, or the top does.
     pub superseded: bool,
     /// Whether covered content has changed since the node was written.
     pub dirty: bool,

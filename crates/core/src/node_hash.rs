@@ -2,7 +2,7 @@
 
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ThreadName};
-use crate::node::{Level, NodeId, Slice};
+use crate::node::{Coverage, Level, Slice};
 use crate::policy::SummaryStyle;
 use crate::tool::ToolCall;
 
@@ -40,21 +40,22 @@ pub fn hash_of_window(
     hash_of(&fields)
 }
 
-/// The hash of a group's children and summary style.
+/// The hash of the children and the summary style of a group or of the top.
 #[must_use]
-pub fn hash_of_group(
+pub fn hash_of_nodes(
     conversation: ConversationId,
     level: Level,
-    children: &[NodeId],
+    covers: &Coverage,
     style: &SummaryStyle,
 ) -> ContentHash {
+    let kind: &[u8] = if let Coverage::Whole(_) = covers { b"whole" } else { b"group" };
     let mut fields: Vec<Vec<u8>> = vec![
-        b"group".to_vec(),
+        kind.to_vec(),
         conversation.as_bytes().to_vec(),
         vec![level.number()],
         style_key(style),
     ];
-    fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
+    fields.extend(covers.nodes().iter().map(|child| child.as_str().as_bytes().to_vec()));
     hash_of(&fields)
 }
 

@@ -51,7 +51,11 @@ pub const PARAMETERS: &[(&str, &str)] = &[
     ("min_children", "Minimum number of children in a group (2 or more)."),
     (
         "length",
-        "Length of a summary: the fraction of its source, such as `0.5`, or `3-4 sentences`.",
+        "Length of a summary: the fraction of its source, such as `0.5`, or `3-4 sentences`, or `200-400 tokens`.",
+    ),
+    (
+        "top_length",
+        "Length of the summary of a whole closed conversation, in the same forms; `200-400 tokens` by default.",
     ),
     (
         "strategy",
@@ -129,6 +133,10 @@ impl Assignment {
                 let length = value.parse().map_err(refuse)?;
                 set_at(&mut policy.lengths, level, 1, length);
             }
+            "top_length" => match level {
+                None => policy.top_length = value.parse().map_err(refuse)?,
+                Some(_) => return Err(refuse(Invalid::new("", "it has no level"))),
+            },
             "strategy" => {
                 let strategy = value.parse().map_err(refuse)?;
                 set_at(&mut policy.strategies, level, 1, strategy);
@@ -367,6 +375,8 @@ mod tests {
             (&["flush_after=20"], "duration"),
             (&["length=2"], "share"),
             (&["length=4-3 sentences"], "sentences"),
+            (&["top_length=400-200 tokens"], "tokens"),
+            (&["top_length@3=0.1"], "no level"),
             (&["strategy=funny"], "one of"),
             (&["group_chars@1=5"], "level 2"),
             (&["messages@2=5"], "level 1"),
@@ -389,6 +399,7 @@ mod tests {
                 "flush_after" | "age" => "2 h",
                 "wiggle" => "0.25",
                 "length" => "2-5 sentences",
+                "top_length" => "100-300 tokens",
                 "strategy" => "concise",
                 _ => "3",
             };

@@ -89,6 +89,8 @@ pub enum SummaryLength {
     Keep(f32),
     /// A range of sentences.
     Sentences(u8, u8),
+    /// A range of tokens.
+    Tokens(u32, u32),
 }
 
 impl fmt::Display for SummaryLength {
@@ -96,6 +98,7 @@ impl fmt::Display for SummaryLength {
         match self {
             Self::Keep(ratio) => write!(f, "{ratio}"),
             Self::Sentences(min, max) => write!(f, "{min}-{max} sentences"),
+            Self::Tokens(min, max) => write!(f, "{min}-{max} tokens"),
         }
     }
 }
@@ -106,24 +109,29 @@ impl FromStr for SummaryLength {
         let refuse = || {
             Invalid::new(
                 format!("length {text:?}"),
-                "a length is a share of the source, such as 0.5, or a number of sentences, such as \"3-4 sentences\"",
+                "a length is a share of the source, such as 0.5, or a range such as \"3-4 sentences\" or \"200-400 tokens\"",
             )
         };
         if let Some(range) = text.strip_suffix("sentences") {
-            let (min, max) = range.trim().split_once('-').ok_or_else(refuse)?;
-            let (min, max) = (min.trim().parse(), max.trim().parse());
-            let (Ok(min), Ok(max)) = (min, max) else { return Err(refuse()) };
-            return if 0 < min && min <= max {
-                Ok(Self::Sentences(min, max))
-            } else {
-                Err(refuse())
-            };
+            let (min, max) = range_of(range).ok_or_else(refuse)?;
+            return Ok(Self::Sentences(min, max));
+        }
+        if let Some(range) = text.strip_suffix("tokens") {
+            let (min, max) = range_of(range).ok_or_else(refuse)?;
+            return Ok(Self::Tokens(min, max));
         }
         match text.trim().parse::<f32>() {
             Ok(share) if share > 0.0 && share <= 1.0 => Ok(Self::Keep(share)),
             _ => Err(refuse()),
         }
     }
+}
+
+/// A range such as `3-4`, from 1 up.
+fn range_of<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Option<(T, T)> {
+    let (min, max) = text.trim().split_once('-')?;
+    let (min, max): (T, T) = (min.trim().parse().ok()?, max.trim().parse().ok()?);
+    (T::from(0) < min && min <= max).then_some((min, max))
 }
 
 /// The style of a node's summary. Part of the node's identity.
@@ -152,6 +160,8 @@ pub struct Policy {
     pub lengths: Vec<SummaryLength>,
     /// The strategies of levels 1, 2, 3, …
     pub strategies: Vec<Strategy>,
+    /// The length of the top, the summary of a whole closed conversation.
+    pub top_length: SummaryLength,
     /// Whether near-identical points of different children appear only once.
     pub deduplicate: bool,
     /// The versions of prompts that override the built-in ones.
@@ -257,6 +267,7 @@ impl From<Preset> for Policy {
             groups: vec![groups_of(10_000)],
             lengths: vec![SummaryLength::Keep(0.5), SummaryLength::Keep(0.10)],
             strategies: vec![Strategy::Detailed, Strategy::Thematic, Strategy::Executive],
+            top_length: SummaryLength::Tokens(200, 400),
             deduplicate: true,
             prompts: BTreeMap::new(),
         };
@@ -423,17 +434,30 @@ impl Policy {
     #[must_use]
     pub fn style(&self, level: Level) -> SummaryStyle {
         let index = usize::from(level.number()) - 1;
-        let strategy =
-            *self.strategies.get(index).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
+        let strategy = self.strategies.get(index).or(self.strategies.last());
+        let length = self.lengths.get(index).or(self.lengths.last());
+        let overlap_chars = if level == Level::FIRST { self.window.overlap_chars } else { 0 };
+        self.style_of(strategy, length, overlap_chars)
+    }
+
+    /// The summary style of the top, whatever its level: the strategy of the highest levels.
+    #[must_use]
+    pub fn top_style(&self) -> SummaryStyle {
+        self.style_of(self.strategies.last(), Some(&self.top_length), 0)
+    }
+
+    fn style_of(
+        &self,
+        strategy: Option<&Strategy>,
+        length: Option<&SummaryLength>,
+        overlap_chars: u32,
+    ) -> SummaryStyle {
+        let strategy = *strategy.unwrap_or(&Strategy::Detailed);
         SummaryStyle {
             strategy,
-            length: *self
-                .lengths
-                .get(index)
-                .or(self.lengths.last())
-                .unwrap_or(&SummaryLength::Keep(0.5)),
+            length: *length.unwrap_or(&SummaryLength::Keep(0.5)),
             deduplicate: self.deduplicate,
-            overlap_chars: if level == Level::FIRST { self.window.overlap_chars } else { 0 },
+            overlap_chars,
             prompt: self
                 .prompts
                 .get(&strategy)

@@ -121,6 +121,28 @@ impl SummaryRequest {
         };
         self.passages.iter().map(chars).sum()
     }
+
+    /// The target length in characters; `None` if it is given in sentences.
+    #[must_use]
+    pub fn target_chars(&self) -> Option<u64> {
+        let chars = self.chars();
+        match self.length {
+            SummaryLength::Keep(ratio) => {
+                Some((chars as f64 * f64::from(ratio.clamp(0.0, 1.0))) as u64)
+            }
+            SummaryLength::Sentences(..) => None,
+            SummaryLength::Tokens(min, max) => {
+                // Without a count, a token is about four characters.
+                let per_token = match self.session.tokens {
+                    0 => 4.0,
+                    tokens => chars as f64 / tokens as f64,
+                };
+                let middle = f64::from(min) / 2.0 + f64::from(max) / 2.0;
+                // A summary of a short source is still shorter than the source.
+                Some(((middle * per_token) as u64).min(chars * 2 / 3))
+            }
+        }
+    }
 }
 
 /// The conversation that a node belongs to, and the extent of the covered content. The title and
@@ -135,6 +157,8 @@ pub struct SessionInfo {
     pub range: Option<(Timestamp, Timestamp)>,
     /// Number of messages covered.
     pub messages: u32,
+    /// Tokens of the passages' texts; 0 if unknown.
+    pub tokens: u64,
 }
 
 /// A part of the content that a node covers.
@@ -185,4 +209,30 @@ pub struct NodePassage {
     pub range_end: Timestamp,
     /// The node's content.
     pub content: NodeContent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The target for a source of this size, in characters and tokens.
+    fn target(length: SummaryLength, chars: usize, tokens: u64) -> Option<u64> {
+        let (role, at) = (Role::User, Timestamp::from_micros(0));
+        let text = MessagePassage { role, author: None, at, text: "x".repeat(chars) };
+        let session = SessionInfo { tokens, ..SessionInfo::default() };
+        let passages = vec![Passage::Message(text)];
+        let (level, strategy) = (Level::FIRST, Strategy::Executive);
+        SummaryRequest::new(level, strategy, length, true, passages, session).target_chars()
+    }
+
+    #[test]
+    fn a_target_in_tokens_depends_on_the_text() {
+        let tokens = SummaryLength::Tokens(200, 400);
+        assert_eq!(target(tokens, 40_000, 10_000), Some(1200));
+        assert_eq!(target(tokens, 20_000, 10_000), Some(600), "two characters per token");
+        assert_eq!(target(tokens, 40_000, 0), Some(1200), "not counted");
+        assert_eq!(target(tokens, 900, 225), Some(600), "two thirds of a short source");
+        assert_eq!(target(SummaryLength::Keep(0.5), 900, 225), Some(450));
+        assert_eq!(target(SummaryLength::Sentences(3, 4), 900, 225), None);
+    }
 }

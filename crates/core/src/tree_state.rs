@@ -28,37 +28,51 @@ pub struct TreeState {
     /// The marked ends of turns that sealed a window before a message of another thread. A
     /// rebuild repeats them, so that the windows of all threads seal in the same order again.
     pub turn_ends: Vec<TurnEnd>,
+    /// The level of the top, written or planned. Conversations closed before tops existed have
+    /// none until their next change or update.
+    pub top: Option<Level>,
 }
 
 /// The serialized form. A compact array, because it is written with every message.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Stored {
-    Current(u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, usize)>),
+    Current(u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, usize)>, Level),
+    /// Without a top.
+    WithoutTop(u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, usize)>),
     /// Written before turns had marked ends.
     WithoutTurnEnds(u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>),
 }
 
 impl From<Stored> for TreeState {
     fn from(stored: Stored) -> Self {
-        let (through, windows, sealed, offered, closings, turn_ends) = match stored {
-            Stored::Current(through, windows, sealed, offered, closings, turn_ends) => {
-                (through, windows, sealed, offered, closings, turn_ends)
+        let (through, windows, sealed, offered, closings, turn_ends, top) = match stored {
+            Stored::Current(through, windows, sealed, offered, closings, turn_ends, top) => {
+                (through, windows, sealed, offered, closings, turn_ends, Some(top))
+            }
+            Stored::WithoutTop(through, windows, sealed, offered, closings, turn_ends) => {
+                (through, windows, sealed, offered, closings, turn_ends, None)
             }
             Stored::WithoutTurnEnds(through, windows, sealed, offered, closings) => {
-                (through, windows, sealed, offered, closings, Vec::new())
+                (through, windows, sealed, offered, closings, Vec::new(), None)
             }
         };
         let turn_ends = turn_ends.into_iter().map(|(after, thread)| TurnEnd { after, thread });
-        Self { through, windows, sealed, offered, closings, turn_ends: turn_ends.collect() }
+        let turn_ends = turn_ends.collect();
+        Self { through, windows, sealed, offered, closings, turn_ends, top }
     }
 }
 
 impl Serialize for TreeState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let turn_ends: Vec<_> = self.turn_ends.iter().map(|end| (end.after, end.thread)).collect();
-        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings, turn_ends)
-            .serialize(serializer)
+        let Self { through, windows, sealed, offered, closings, top, .. } = self;
+        match top {
+            None => (through, windows, sealed, offered, closings, turn_ends).serialize(serializer),
+            top => {
+                (through, windows, sealed, offered, closings, turn_ends, top).serialize(serializer)
+            }
+        }
     }
 }
 
@@ -250,6 +264,7 @@ impl TreeState {
         let below = usize::from(level.number()) - 1;
         self.sealed.truncate(below);
         self.offered.truncate(below.saturating_sub(1));
+        self.top = self.top.filter(|top| *top < level);
         if level == Level::FIRST {
             (self.through, self.windows) = (0, Vec::new());
         }
@@ -268,4 +283,37 @@ fn first_due(
 ) -> Option<(usize, GroupReason)> {
     let members: Vec<_> = ungrouped.iter().map(Node::member).collect();
     grouping::due(&members, rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_every_version_are_read() {
+        let ends = vec![TurnEnd { after: 4, thread: 1 }];
+        let top = Some(Level::FIRST.above());
+        let (sealed, offered) = (vec![2], vec![1]);
+        let state = TreeState {
+            through: 6,
+            sealed,
+            offered,
+            closings: vec![6],
+            turn_ends: ends,
+            top,
+            ..TreeState::default()
+        };
+        let without_top = TreeState { top: None, ..state.clone() };
+        let without_ends = TreeState { turn_ends: Vec::new(), ..without_top.clone() };
+        for (text, expected) in [
+            ("[6,[],[2],[1],[6],[[4,1]],2]", state),
+            ("[6,[],[2],[1],[6],[[4,1]]]", without_top),
+            ("[6,[],[2],[1],[6]]", without_ends),
+        ] {
+            let read: TreeState = serde_json::from_str(text).unwrap();
+            assert_eq!(read, expected, "{text}");
+            let again = serde_json::to_string(&read).unwrap();
+            assert_eq!(serde_json::from_str::<TreeState>(&again).unwrap(), expected, "{again}");
+        }
+    }
 }

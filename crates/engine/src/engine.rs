@@ -375,7 +375,8 @@ impl Engine {
         if slug_taken.load(Ordering::Relaxed) { Err(Error::SlugTaken(slug)) } else { renamed }
     }
 
-    /// Opens, closes or archives a conversation. Closing seals the open window.
+    /// Opens, closes or archives a conversation. Closing seals the open windows and plans the
+    /// summary of the whole conversation; opening drops it.
     pub fn set_state(&self, id: ConversationId, state: ConversationState) -> Result<Conversation> {
         self.change(self.scope_of(id), id, move |_, conversation| {
             conversation.state = state;
@@ -425,10 +426,11 @@ impl Engine {
             change(reader, &mut conversation)?;
             let policy = policy_of(&general, &conversation)?;
             let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
-            let tree_writes = match conversation.state {
+            let mut tree_writes = match conversation.state {
                 ConversationState::Open => Vec::new(),
                 _ => planner.plan_messages(&mut conversation, std::iter::empty(), &[])?,
             };
+            planner.plan_top(&mut conversation, None, &[], &mut tree_writes)?;
             let mut writes = vec![Write::PutConversation(conversation.clone())];
             writes.extend(tree_writes);
             Ok((writes, conversation))

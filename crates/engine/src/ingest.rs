@@ -246,6 +246,7 @@ impl AppendPlanner {
                 tree_writes.extend(planner.plan_late_result(*turn, *order)?);
             }
         }
+        planner.plan_top(conversation, None, &[], &mut tree_writes)?;
         Ok(tree_writes)
     }
 

@@ -32,6 +32,7 @@ mod search;
 mod spend_meter;
 mod summarize;
 mod summary_input;
+mod top;
 mod tree;
 mod tree_outline;
 mod tree_planner;

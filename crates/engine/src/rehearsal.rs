@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use treering_core::acceptance::Fidelity;
 use treering_core::{
     Job, JobKind, JobState, Level, Node, NodeContent, NodeSpec, Policy, Provenance, SummaryLength,
-    Timestamp, Write,
+    SummaryRequest, Timestamp, Write,
 };
 
 use crate::engine::Engine;
@@ -35,14 +35,14 @@ impl Rehearsal<'_> {
         let mut estimate =
             Estimate { exact: !self.engine.summarizer().is_remote(), ..Estimate::default() };
         loop {
-            let next = overlay.queue().find(|job| self.runs(job)).cloned();
-            let Some(job) = next else { break };
+            // As in a real run, a job waits for those of lower levels, although they do not run.
+            let next = overlay.queue().find(|job| job.state != JobState::Dead);
+            let Some(job) = next.filter(|job| self.runs(job)).cloned() else { break };
             let JobKind::Summarize(task) = &job.kind else { break };
             let mut writes = vec![Write::RemoveJob(job.clone())];
             if let Some((mut node, tokens_in)) = self.write(overlay, &job, task)? {
                 estimate.count(task.level, tokens_in, u64::from(node.tokens));
-                writes.extend(self.finish(overlay, &mut node)?);
-                writes.push(Write::PutNode(job.conversation, Box::new(node)));
+                writes.extend(self.finish(overlay, &job, &mut node)?);
             }
             overlay.apply(writes);
         }
@@ -50,8 +50,7 @@ impl Rehearsal<'_> {
     }
 
     fn runs(&self, job: &Job) -> bool {
-        job.state != JobState::Dead
-            && self.only.is_none_or(|level| job.kind.height() == level.number())
+        self.only.is_none_or(|level| job.kind.height() == level.number())
     }
 
     /// The node of a job and its input tokens; `None` if its input no longer exists.
@@ -67,7 +66,7 @@ impl Rehearsal<'_> {
         };
         let tokens_in = input.tokens();
         if self.engine.summarizer().is_remote() {
-            let chars = kept_chars(task.style.length, input.source.chars);
+            let chars = kept_chars(&input.request);
             let overview = "x".repeat(chars);
             let content = NodeContent { overview, ..NodeContent::default() };
             let fidelity = Fidelity { grounded: 1.0, retained: 1.0, invented: Vec::new() };
@@ -86,25 +85,27 @@ impl Rehearsal<'_> {
         Ok(Some((input.into_node(task, content, tokens, fidelity, provenance), tokens_in)))
     }
 
-    /// The writes that follow from a finished node.
-    fn finish(&self, overlay: &Overlay<'_>, node: &mut Node) -> Result<Vec<Write>> {
+    /// A finished node and the writes that follow from it.
+    fn finish(&self, overlay: &Overlay<'_>, job: &Job, node: &mut Node) -> Result<Vec<Write>> {
         let mut conversation = overlay.conversation.clone();
         let key = self.engine.key(conversation.id);
         let (policy, now) = (self.policy, self.now);
         let planner = TreePlanner { reader: overlay, key: &key, policy, overrides: &[], now };
         let mut writes = planner.plan_parent(&mut conversation, node)?;
+        writes.push(Write::PutNode(job.conversation, Box::new(node.clone())));
+        planner.plan_top_after(&mut conversation, job, Some(node), &mut writes)?;
         writes.push(Write::PutConversation(conversation));
         Ok(writes)
     }
 }
 
-/// Number of characters that a summary of this length keeps.
-pub(crate) fn kept_chars(length: SummaryLength, chars: u64) -> usize {
-    const SENTENCE: f64 = 90.0;
-    match length {
-        SummaryLength::Keep(ratio) => (f64::from(ratio) * chars as f64) as usize,
-        SummaryLength::Sentences(_, max_sentences) => {
-            (f64::from(max_sentences) * SENTENCE).min(chars as f64) as usize
-        }
-    }
+/// Number of characters that a summary is expected to have.
+pub(crate) fn kept_chars(request: &SummaryRequest) -> usize {
+    const SENTENCE: u64 = 90;
+    let sentences = match request.length {
+        SummaryLength::Sentences(_, max_sentences) => u64::from(max_sentences),
+        SummaryLength::Keep(_) | SummaryLength::Tokens(..) => 0,
+    };
+    let chars = request.target_chars();
+    chars.unwrap_or_else(|| (sentences * SENTENCE).min(request.chars())) as usize
 }

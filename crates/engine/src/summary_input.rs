@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use treering_core::acceptance::Fidelity;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    ContentHash, ConversationKey, Coverage, Message, MessageIdx, MessagePassage, Node, NodeContent,
-    NodeId, NodePassage, NodeSpec, Passage, Provenance, Reader, SessionInfo, SourceTotals,
-    SummaryRequest, Timestamp, ToolCall, ToolPassage, TurnNo, Window, hash_of_group,
-    hash_of_window,
+    ContentHash, ConversationKey, Coverage, Level, Message, MessageIdx, MessagePassage, Node,
+    NodeContent, NodeId, NodePassage, NodeSpec, Passage, Provenance, Reader, SessionInfo,
+    SourceTotals, SummaryLength, SummaryRequest, Timestamp, ToolCall, ToolPassage, TurnNo, Window,
+    hash_of_nodes, hash_of_window, sort_roots,
 };
+
+use crate::top;
 
 /// Maximum length of a tool call's arguments in a summary request, in characters.
 const ARGS_CHARS: usize = 400;
@@ -46,6 +48,7 @@ impl SummaryInput {
                 Self::of_window(reader, key, task, window, messages)?
             }
             Coverage::Nodes(_) => Self::of_group(reader, key, task)?,
+            Coverage::Whole(_) => Self::of_whole(reader, key, task, long)?,
         };
         let Some(mut input) = input else { return Ok(None) };
         if let Some(conversation) = reader.conversation(key.id)? {
@@ -106,13 +109,69 @@ impl SummaryInput {
         key: &ConversationKey,
         task: &NodeSpec,
     ) -> StoreResult<Option<Self>> {
-        let Some(below) = task.level.below() else { return Ok(None) };
-        let filter = NodeFilter { parent: Some(Some(task.ordinal)), ..NodeFilter::at(below) };
-        let mut children = reader.nodes(key.id, &filter)?;
+        let Some(child_level) = task.level.below() else { return Ok(None) };
+        let mut children = children_of(reader, key, child_level, task.ordinal)?;
         if children.is_empty() {
             return Ok(None);
         }
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
+        let ids = children.iter().map(|child| child.id.clone()).collect();
+        Ok(Some(Self::of_nodes(key, task, Coverage::Nodes(ids), children)))
+    }
+
+    /// The input of the top: the roots. If they are shorter than the top may be, it is written
+    /// from the nodes below them, and at last from the messages.
+    fn of_whole(
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        task: &NodeSpec,
+        long: &LongMessageCache,
+    ) -> StoreResult<Option<Self>> {
+        let mut row = top::roots(reader, key)?;
+        let is_current = row.iter().map(|root| &root.id).eq(task.covers.nodes());
+        if row.is_empty() || !is_current {
+            return Ok(None);
+        }
+        let enough = match task.style.length {
+            SummaryLength::Tokens(_, max_tokens) => u64::from(max_tokens),
+            SummaryLength::Keep(_) | SummaryLength::Sentences(..) => 0,
+        };
+        let is_short =
+            |row: &[Node]| row.iter().map(|it| u64::from(it.tokens)).sum::<u64>() < enough;
+        while let Some(child_level) = row.iter().map(Node::level).max().and_then(Level::below)
+            && is_short(&row)
+        {
+            let (opened, mut rest): (Vec<Node>, Vec<Node>) =
+                row.into_iter().partition(|node| node.level().below() == Some(child_level));
+            for node in opened {
+                rest.extend(children_of(reader, key, child_level, node.ordinal())?);
+            }
+            sort_roots(&mut rest);
+            row = rest;
+        }
+        let mut input = Self::of_nodes(key, task, task.covers.clone(), row.clone());
+        if is_short(&row) {
+            input.request.passages.clear();
+            for node in row {
+                let messages = Self::read(reader, key, &node.spec, long)?;
+                input
+                    .request
+                    .passages
+                    .extend(messages.into_iter().flat_map(|it| it.request.passages));
+            }
+            input.request.session.tokens = input.source.raw_tokens;
+            input.source.chars = input.source.raw_chars;
+        }
+        Ok(Some(input))
+    }
+
+    /// The input of a node over other nodes, given in time order.
+    fn of_nodes(
+        key: &ConversationKey,
+        task: &NodeSpec,
+        covers: Coverage,
+        children: Vec<Node>,
+    ) -> Self {
         let sum = |of: fn(&Node) -> u64| children.iter().map(of).sum::<u64>();
         let source = SourceTotals {
             from: children.iter().map(|child| child.source.from).min().unwrap_or(0),
@@ -123,8 +182,8 @@ impl SummaryInput {
             raw_tokens: sum(|child| child.source.raw_tokens),
             chars: sum(|child| u64::from(child.chars)),
         };
-        let ids: Vec<NodeId> = children.iter().map(|child| child.id.clone()).collect();
-        let hash = hash_of_group(key.id, task.level, &ids, &task.style);
+        let tokens = sum(|child| u64::from(child.tokens));
+        let hash = hash_of_nodes(key.id, task.level, &covers, &task.style);
         let times: Vec<_> =
             children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
         let passages = children.into_iter().map(|child| {
@@ -132,14 +191,16 @@ impl SummaryInput {
             Passage::Node(NodePassage { range_start, range_end, content })
         });
         let passages = passages.collect();
-        Ok(Some(Self::new(task, passages, source, hash, Coverage::Nodes(ids), times.into_iter())))
+        let mut input = Self::new(task, passages, source, hash, covers, times.into_iter());
+        input.request.session.tokens = tokens;
+        input
     }
 
     /// The tokens of the input: those of the messages, or a share of the children's.
     pub(crate) fn tokens(&self) -> u64 {
         match &self.covers {
             Coverage::Messages(_) => self.source.raw_tokens,
-            Coverage::Nodes(_) => self.source.chars.div_ceil(4),
+            Coverage::Nodes(_) | Coverage::Whole(_) => self.source.chars.div_ceil(4),
         }
     }
 
@@ -186,6 +247,7 @@ impl SummaryInput {
         let session = SessionInfo {
             range: Some((range_start, range_end)),
             messages: source.messages,
+            tokens: source.raw_tokens,
             ..SessionInfo::default()
         };
         let request = SummaryRequest::new(
@@ -199,6 +261,16 @@ impl SummaryInput {
         let id = NodeId::new(task.level, hash, range_end);
         Self { request, source, id, covers, range_start, range_end, unanswered: 0 }
     }
+}
+
+/// The nodes of a level in one group of the level above.
+fn children_of(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+    level: Level,
+    parent: u32,
+) -> StoreResult<Vec<Node>> {
+    reader.nodes(key.id, &NodeFilter { parent: Some(Some(parent)), ..NodeFilter::at(level) })
 }
 
 /// The last long message that was read. Many consecutive windows are slices of it, and reading it

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::gate_log;
 use crate::measures::Durations;
+use crate::top;
 use crate::update::retried;
 
 /// A snapshot of a conversation's tree.
@@ -142,6 +143,9 @@ impl Engine {
 
     /// The children of a node in chronological order; none if it covers messages.
     pub fn children(&self, id: ConversationId, node: &Node) -> Result<Vec<Node>> {
+        if node.spec.is_top() {
+            return Ok(top::roots(&*self.reader()?, &self.key(id))?);
+        }
         let Some(child_level) = node.level().below() else { return Ok(Vec::new()) };
         let filter =
             NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(child_level) };
@@ -175,6 +179,7 @@ impl Engine {
                 Coverage::Nodes(_) => over.iter().any(|child| {
                     child.level().above() == node.level() && child.parent == Some(node.ordinal())
                 }),
+                Coverage::Whole(_) => true,
             };
             if covers {
                 over.push(node);

@@ -106,6 +106,7 @@ impl TreeView {
                     node.source.until - 1
                 )
             }
+            Coverage::Whole(children) => whole(children.len()),
         };
         let state = match node.dirty {
             true => "dirty",
@@ -125,11 +126,14 @@ impl TreeView {
         let mut children: Vec<&Node> = self
             .nodes
             .iter()
-            .filter(|child| {
-                child.level().above() == node.level() && child.parent == Some(node.ordinal())
+            .filter(|child| match node.spec.is_top() {
+                true => child.parent.is_none() && !child.spec.is_top(),
+                false => {
+                    child.level().above() == node.level() && child.parent == Some(node.ordinal())
+                }
             })
             .collect();
-        children.sort_by_key(|child| (child.range_end, child.ordinal()));
+        children.sort_by_key(|child| (child.range_end, child.source.from, child.ordinal()));
         for (index, child) in children.iter().enumerate() {
             let last = index + 1 == children.len();
             let (branch, continuation) =
@@ -153,6 +157,7 @@ impl TreeView {
         let covers = match &task.covers {
             Coverage::Messages(window) => span(window),
             Coverage::Nodes(children) => format!("{} nodes", children.len()),
+            Coverage::Whole(children) => whole(children.len()),
         };
         Some(OutlineLine {
             prefix: String::new(),
@@ -165,6 +170,13 @@ impl TreeView {
             state: job.state.as_str(),
             sealed_because: task.cause.as_str(),
         })
+    }
+}
+
+fn whole(roots: usize) -> String {
+    match roots {
+        1 => "the whole conversation, 1 node".to_owned(),
+        roots => format!("the whole conversation, {roots} nodes"),
     }
 }
 

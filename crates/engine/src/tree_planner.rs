@@ -209,6 +209,10 @@ impl TreePlanner<'_> {
     ) -> StoreResult<Vec<Write>> {
         let id = conversation.id;
         let (level, ordinal) = (node.level(), node.ordinal());
+        // Nothing follows from the top.
+        if node.spec.is_top() {
+            return Ok(Vec::new());
+        }
         if let Some(before) = self.node(level, ordinal)? {
             node.parent = before.parent;
             let changed = before.content != node.content || before.id != node.id;

@@ -150,17 +150,23 @@ impl Updater {
         let (key, now, overrides) = (&self.key, self.now, self.update.policy.as_slice());
         let planner = TreePlanner { reader, key, policy: &base, overrides, now };
         let before = conversation.clone();
-        let (writes, dropped) = match self.update.strategy {
+        let (mut writes, dropped) = match self.update.strategy {
             UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, 0),
             UpdateStrategy::Full => self.rebuild(&planner, &mut conversation)?,
         };
         let mut all = self.override_queue(reader)?;
+        let overlay = |all: &[Write], writes: &[Write]| {
+            let mut overlay = Overlay::new(reader, before.clone())?;
+            overlay.apply(all.iter().chain(writes).cloned().collect());
+            StoreResult::Ok(overlay)
+        };
+        let planner = TreePlanner { reader: &overlay(&all, &writes)?, ..planner };
+        planner.plan_top(&mut conversation, None, overrides, &mut writes)?;
         if conversation != before {
             all.push(Write::PutConversation(conversation.clone()));
         }
         let queued = self.queue(reader, &writes)?;
-        let mut overlay = Overlay::new(reader, before)?;
-        overlay.apply(all.iter().chain(&writes).cloned().collect());
+        let overlay = overlay(&all, &writes)?;
         let estimate = self.priced(self.queued_work(&overlay, &queued)?);
         let estimate = Estimate { dropped_nodes: dropped, ..estimate };
         let id = self.id();
@@ -215,8 +221,13 @@ impl Updater {
         }
         let mut nodes = planner.reader.nodes(self.key.id, &NodeFilter::default())?;
         nodes.retain(|node| node.dirty || self.is_to_be_upgraded(node));
+        // The top follows once the nodes below it are written.
+        let (tops, nodes): (Vec<Node>, Vec<Node>) =
+            nodes.into_iter().partition(|node| node.spec.is_top());
         tasks.extend(nodes.into_iter().map(|node| node.spec));
         let mut writes = planner.jobs(tasks);
+        let dirty = |top: Node| Write::MarkDirty(self.key.id, top.level(), vec![top.ordinal()]);
+        writes.extend(tops.into_iter().map(dirty));
         writes.extend(planner.regroup_ungrouped(conversation)?);
         for mut job in planner.reader.jobs(&JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
@@ -306,7 +317,7 @@ impl Updater {
             let Some(input) = SummaryInput::read(overlay, &self.key, task, &long)? else {
                 continue;
             };
-            let kept = kept_chars(task.style.length, input.source.chars);
+            let kept = kept_chars(&input.request);
             estimate.count(task.level, input.tokens(), kept as u64 / 4);
         }
         Ok(estimate)

@@ -312,14 +312,21 @@ proptest! {
         some in some_overrides(),
         full in any::<bool>(),
         level in proptest::option::of(1_u8..4),
+        close in any::<[bool; 2]>(),
     ) {
         let parsed: Vec<treering_core::Assignment> =
             some.iter().map(|text| text.parse().unwrap()).collect();
         let Ok(overridden) = policy.with(&parsed) else { return Ok(()) };
         let (engine, _folder) = engine_with_policy(policy);
         let id = append(&engine, events);
+        let close_if = |close: bool| {
+            let state = if close { ConversationState::Closed } else { ConversationState::Open };
+            engine.set_state(id, state).unwrap();
+        };
+        close_if(close[0]);
         run_due_jobs(&engine, id);
         append(&engine, later.into_iter().map(renamed).collect());
+        close_if(close[1]);
         let strategy = if full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
         let update = Update {
             strategy,
@@ -346,13 +353,36 @@ proptest! {
         let from = level.unwrap_or(1);
         let nodes = engine.tree(id).unwrap().nodes;
         for node in nodes.iter().filter(|node| node.level().number() >= from) {
-            prop_assert_eq!(&node.spec.style, &overridden.style(node.level()));
+            let style = match node.spec.is_top() {
+                true => overridden.top_style(),
+                false => overridden.style(node.level()),
+            };
+            prop_assert_eq!(&node.spec.style, &style);
         }
         if from == 1 {
             let tokens: u64 = nodes.iter().map(|node| u64::from(node.tokens)).sum();
             prop_assert_eq!(estimate.tokens_out, tokens);
         }
     }
+}
+
+#[test]
+fn an_update_of_one_level_waits_for_the_levels_below_as_foreseen() {
+    let policy = small().with(&overrides(&["group_children=4"])).unwrap();
+    let (engine, _folder) = engine_with_policy(policy);
+    let id = append_turns(&engine, 0..4, 200);
+    run_due_jobs(&engine, id);
+    append_turns(&engine, 4..5, 200);
+    let (level, policy) = (Level::new(2), overrides(&["group_children=2"]));
+    let update = Update { level, policy, ..Update::default() };
+    assert_eq!(engine.estimate(id, &update).unwrap().calls, 0);
+    engine.update(id, &update).unwrap();
+    let scope = JobScope { conversation: Some(id), only: Some(2), ..JobScope::default() };
+    let stats = Worker::new(engine.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
+    assert_eq!(stats.done, 0);
+    assert_eq!(nodes_by_level(&engine, id)[..2], [4, 0]);
+    run_due_jobs(&engine, id);
+    assert_eq!(nodes_by_level(&engine, id)[..2], [5, 2]);
 }
 
 /// The entry with an external id of its own.

@@ -44,11 +44,11 @@ impl Summarizer for PrefixSummarizer {
         {
             return Err(error);
         }
+        let chars = request.chars().max(1) as f64;
         let fraction = match request.length {
             SummaryLength::Keep(fraction) => f64::from(fraction),
-            SummaryLength::Sentences(_, max_sentences) => {
-                f64::from(max_sentences) * 50.0 / (request.chars().max(1) as f64)
-            }
+            SummaryLength::Sentences(_, max_sentences) => f64::from(max_sentences) * 50.0 / chars,
+            SummaryLength::Tokens(..) => request.target_chars().unwrap_or(0) as f64 / chars,
         };
         let head = |text: &str| -> String {
             let chars = (text.chars().count() as f64 * fraction).ceil() as usize;

@@ -103,8 +103,14 @@ impl ConversationHandle {
     pub fn nodes(&self, level: u8, uncovered: bool) -> Result<Vec<treering_core::Node>> {
         let mut nodes = self.memory.engine().tree(self.id)?.nodes;
         nodes.retain(|node| node.level().number() == level);
-        nodes.retain(|node| !(uncovered && node.parent.is_some()));
+        nodes.retain(|node| !(uncovered && node.superseded));
         Ok(nodes)
+    }
+
+    /// The summary of the whole conversation while it is closed. `None` while it is open or the
+    /// summary has yet to be written.
+    pub fn top(&self) -> Result<Option<treering_core::Node>> {
+        self.memory.engine().top(&self.info()?)
     }
 
     /// Every message, in order.

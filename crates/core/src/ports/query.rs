@@ -109,7 +109,7 @@ pub struct NodeVersion {
     pub seq: u64,
     /// The ordinal of the group that covers the node.
     pub parent: Option<u32>,
-    /// Whether the node of that group exists.
+    /// Whether a higher node covers it: that group's node exists, or the top does.
     pub superseded: bool,
     /// Whether the node has to be rewritten.
     pub dirty: bool,
@@ -151,6 +151,8 @@ pub struct JobFilter {
     pub id_prefix: Option<String>,
     /// Only the job with this position and id.
     pub only: Option<(u32, JobId)>,
+    /// Only jobs that write nodes.
+    pub summaries: bool,
     /// Maximum number of results.
     pub limit: usize,
 }
@@ -159,7 +161,15 @@ impl JobFilter {
     /// Every job, at most `limit`.
     #[must_use]
     pub const fn all(limit: usize) -> Self {
-        Self { conversation: None, heights: None, due: None, id_prefix: None, only: None, limit }
+        Self {
+            conversation: None,
+            heights: None,
+            due: None,
+            id_prefix: None,
+            only: None,
+            summaries: false,
+            limit,
+        }
     }
 
     /// One job, as stored now.

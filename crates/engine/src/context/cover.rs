@@ -23,7 +23,7 @@ impl ConversationPieces<'_> {
         match &node.spec.covers {
             _ if self.is_one_thread() || self.lineage.is_whole() => Ok(true),
             Coverage::Messages(window) => Ok(self.lineage.holds_window(window)),
-            Coverage::Nodes(_) => {
+            Coverage::Nodes(_) | Coverage::Whole(_) => {
                 for child in self.children(node)? {
                     if !self.counts(&child)? {
                         return Ok(false);
@@ -68,6 +68,9 @@ impl ConversationPieces<'_> {
     }
 
     pub(super) fn children(&mut self, node: &Node) -> StoreResult<Vec<Arc<Node>>> {
+        if node.spec.is_top() {
+            return self.tops();
+        }
         let Some(below) = node.level().below() else { return Ok(Vec::new()) };
         if let Some(children) = self.cache.below(self.key, node) {
             self.keep(&children);
@@ -80,7 +83,7 @@ impl ConversationPieces<'_> {
         Ok(children)
     }
 
-    /// The topmost nodes of the tree.
+    /// The roots of the tree: its topmost nodes, without the one over all of them.
     fn tops(&mut self) -> StoreResult<Vec<Arc<Node>>> {
         if let Some(tops) = &self.root_nodes {
             return Ok(tops.clone());
@@ -185,12 +188,12 @@ impl ConversationPieces<'_> {
     pub(super) fn windows_of(&mut self, node: &Node, covered: &mut Vec<Window>) -> StoreResult<()> {
         match (&node.spec.covers, self.conversation.threads.as_slice()) {
             (Coverage::Messages(window), _) => covered.push(window.clone()),
-            (Coverage::Nodes(_), [only]) => {
+            (Coverage::Nodes(_) | Coverage::Whole(_), [only]) => {
                 let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
                 let (from, until) = (place(node.source.from), place(node.source.until));
                 covered.push(Window { thread: only.name.clone(), from, until });
             }
-            (Coverage::Nodes(_), _) => {
+            (Coverage::Nodes(_) | Coverage::Whole(_), _) => {
                 for child in self.children(node)? {
                     self.windows_of(&child, covered)?;
                 }

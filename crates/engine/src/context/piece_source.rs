@@ -235,7 +235,7 @@ impl<'a> ConversationPieces<'a> {
                 window.until,
                 u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
             ),
-            Coverage::Nodes(children) => {
+            Coverage::Nodes(children) | Coverage::Whole(children) => {
                 let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
                 (
                     place(node.source.from),
@@ -337,7 +337,7 @@ impl PieceSource for ConversationPieces<'_> {
         let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else { return Ok(Vec::new()) };
         match &node.spec.covers {
             Coverage::Messages(window) => Ok(self.sealed(window)?.pieces.clone()),
-            Coverage::Nodes(_) => {
+            Coverage::Nodes(_) | Coverage::Whole(_) => {
                 let children = self.children(&node)?;
                 Ok(self.node_pieces(&children))
             }

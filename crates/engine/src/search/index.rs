@@ -322,7 +322,7 @@ impl ItemIndex {
         let main = self.thread(&ThreadName::main());
         let mut threads = match &node.spec.covers {
             Coverage::Messages(window) => vec![self.thread(&window.thread)],
-            Coverage::Nodes(children) => {
+            Coverage::Nodes(children) | Coverage::Whole(children) => {
                 let of_child = |id| self.side_threads.get(id).cloned().unwrap_or(vec![main]);
                 children.iter().flat_map(of_child).collect()
             }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Coverage, Job, JobKind, Level, MessageIdx, Node, NodeId,
-    NodeSpec, Reader, TextPosition, ThreadName, TreeState, Window,
+    Conversation, ConversationKey, ConversationState, Coverage, Job, JobKind, Level, MessageIdx,
+    Node, NodeId, NodeSpec, Reader, TextPosition, ThreadName, TreeState, Window,
 };
 
 /// The number of nodes of a tree, and descriptions of the problems of the tree and its jobs.
@@ -57,6 +57,7 @@ fn split_jobs(
             let is_complete = match &task.covers {
                 Coverage::Messages(window) => window.end().0 <= conversation.totals.messages,
                 Coverage::Nodes(_) => true,
+                Coverage::Whole(_) => return conversation.tree_state.top == Some(task.level),
             };
             is_complete && task.ordinal < sealed(task.level)
         }
@@ -122,6 +123,7 @@ fn tree_problems(
     }
     tree.check_numbers();
     tree.check_groups();
+    tree.check_top();
     tree.check_windows(reader, key)?;
     Ok(tree.problems)
 }
@@ -167,14 +169,14 @@ impl TreeCheck<'_> {
         let keys: BTreeSet<_> = self.nodes.keys().chain(self.planned.keys()).copied().collect();
         for (level, ordinal) in keys {
             let count = sealed.get(usize::from(level.number()) - 1).copied().unwrap_or(0);
-            if ordinal >= count {
+            if ordinal >= count && ordinal != NodeSpec::TOP_ORDINAL {
                 self.report_problem(format!("level {level}: number {ordinal} was never sealed"));
             }
         }
         let undone: Vec<_> = self
             .nodes
             .values()
-            .filter(|node| node.dirty)
+            .filter(|node| node.dirty && !node.spec.is_top())
             .map(|node| (node.level(), node.ordinal()))
             .collect();
         for position in undone {
@@ -221,6 +223,43 @@ impl TreeCheck<'_> {
             }
             if ids.len() < 2 {
                 notes.push(format!("level {level}: group {ordinal} has fewer than two children"));
+            }
+        }
+        self.problems.append(&mut notes);
+    }
+
+    /// Checks that the top covers exactly the roots, and is there only if it was planned. While
+    /// other nodes are being written, it may be missing or dirty.
+    fn check_top(&mut self) {
+        let planned = self.conversation.tree_state.top;
+        let at_end = |(_, ordinal): &&(Level, u32)| *ordinal == NodeSpec::TOP_ORDINAL;
+        let positions = self.nodes.keys().chain(self.planned.keys()).filter(at_end);
+        let levels: BTreeSet<Level> = positions.map(|(level, _)| *level).collect();
+        let mut notes = Vec::new();
+        for level in levels.iter().filter(|level| Some(**level) != planned) {
+            notes.push(format!("level {level}: the node over all messages was never planned"));
+        }
+        if let Some(level) = planned {
+            let position = (level, NodeSpec::TOP_ORDINAL);
+            let others = self.planned.values().any(|task| !task.is_top());
+            let (node, job) = (self.nodes.get(&position), self.planned.get(&position));
+            let clean = node.filter(|node| !node.dirty).map(|node| &node.spec);
+            let roots = self.nodes.values().filter(|node| node.parent.is_none());
+            let roots: BTreeSet<&NodeId> =
+                roots.filter(|node| !node.spec.is_top()).map(|node| &node.id).collect();
+            let covers_roots = |spec: &NodeSpec| roots == spec.covers.nodes().iter().collect();
+            if self.conversation.state == ConversationState::Open {
+                notes
+                    .push(format!("level {level}: an open conversation has a node over all of it"));
+            } else if clean.is_none() && job.is_none() && !others {
+                notes.push(format!(
+                    "level {level}: the node over all messages has neither content nor a job"
+                ));
+            } else if clean.into_iter().chain(job.copied()).any(|spec| !covers_roots(spec)) {
+                notes.push(format!(
+                    "level {level}: the node over all messages does not cover the {} topmost nodes",
+                    roots.len()
+                ));
             }
         }
         self.problems.append(&mut notes);

@@ -139,14 +139,14 @@ fn finish(
         let follows = planner.plan_parent(&mut conversation, &mut node)?;
         let mut line = released(&job, &node, now);
         line.text.push_str(&note);
+        writes.push(Write::PutNode(key.id, Box::new(node.clone())));
+        writes.extend([Write::RemoveJob(job.clone()), Write::AddJobEvent(line)]);
+        writes.extend(embed::plan_node_job(&owner, reader, key.id, &node, now)?);
+        writes.extend(follows);
+        planner.plan_top_after(&mut conversation, &job, Some(&node), &mut writes)?;
         if conversation.tree_state != before {
             writes.push(Write::PutConversation(conversation));
         }
-        let embedded = embed::plan_node_job(&owner, reader, key.id, &node, now)?;
-        writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(job)]);
-        writes.push(Write::AddJobEvent(line));
-        writes.extend(embedded);
-        writes.extend(follows);
         Ok((writes, JobOutcome::Done))
     })?;
     kill_points::check(KillPoint::Finished);
@@ -155,9 +155,19 @@ fn finish(
 
 /// Removes a job whose input no longer exists.
 fn discard_stale_job(engine: &Engine, job: &Job) -> Result<JobOutcome> {
-    let job = job.clone();
-    engine.commit_with(engine.scope_of(job.conversation), move |_| {
-        let writes = vec![Write::RemoveJob(job.clone())];
+    let (key, job, now) = (engine.key(job.conversation), job.clone(), engine.clock().now());
+    let general = engine.policy().clone();
+    engine.commit_with(engine.scope_of(key.id), move |reader| {
+        let mut writes = vec![Write::RemoveJob(job.clone())];
+        if let Some(mut conversation) = reader.conversation(key.id)? {
+            let (policy, before) =
+                (policy_of(&general, &conversation)?, conversation.tree_state.clone());
+            let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
+            planner.plan_top_after(&mut conversation, &job, None, &mut writes)?;
+            if conversation.tree_state != before {
+                writes.push(Write::PutConversation(conversation));
+            }
+        }
         Ok((writes, JobOutcome::Stale))
     })
 }

@@ -6,7 +6,7 @@ use std::thread;
 
 use rusqlite::Connection;
 use treering_core::TenantId;
-use treering_core::{Embedder, Policy, StoreError};
+use treering_core::{ConversationState, Embedder, Policy, StoreError};
 use treering_engine::{Engine, JobScope, Worker};
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, Sync};
@@ -156,6 +156,13 @@ pub(crate) fn sealing() -> Workload {
     for round in 0..6 {
         bench.append_all(&engine, "grows", 0, round * 5..(round + 1) * 5);
         work(&engine);
+    }
+    // The top is written, dropped with the next turn, and written again.
+    for round in 6..8 {
+        let id = engine.find("grows").unwrap().id;
+        engine.set_state(id, ConversationState::Closed).unwrap();
+        work(&engine);
+        bench.append_all(&engine, "grows", 0, round * 5..round * 5 + 1);
     }
     drop(engine);
     bench.finish("sealing and nodes")

@@ -43,7 +43,7 @@ impl Summarizer for Extractive {
         }
         let rendered = rendering::render_units(&document);
         let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
-        let target = target(request);
+        let target = request.target_chars().map(|chars| chars as usize);
         let budget =
             target.map_or_else(|| sentences(request), |target| Budget::Chars(target - target / 32));
         let picks = choose(&document, &rendered, budget, request.deduplicate, is_grounded);
@@ -89,20 +89,10 @@ impl Summarizer for Extractive {
     }
 }
 
-/// Target length in characters; `None` if the length is given in sentences.
-fn target(request: &SummaryRequest) -> Option<usize> {
-    match request.length {
-        SummaryLength::Keep(share) => {
-            Some((request.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize)
-        }
-        SummaryLength::Sentences(..) => None,
-    }
-}
-
 fn sentences(request: &SummaryRequest) -> Budget {
     match request.length {
         SummaryLength::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
-        SummaryLength::Keep(_) => Budget::Sentences(1),
+        SummaryLength::Keep(_) | SummaryLength::Tokens(..) => Budget::Sentences(1),
     }
 }
 

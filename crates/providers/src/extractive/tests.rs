@@ -247,7 +247,7 @@ fn check(brief: &SummaryRequest) {
     let source = brief.facts();
     let fidelity = fidelity(&Facts::of_content(&content), source);
     assert_eq!(fidelity.invented, Vec::<String>::new(), "{}", content.overview);
-    if let Some(target) = target(brief) {
+    if let Some(target) = brief.target_chars().map(|chars| chars as usize) {
         let most = target + target / 10;
         let is_short = content.overview.chars().count() <= most;
         assert!(

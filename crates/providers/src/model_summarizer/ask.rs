@@ -43,6 +43,11 @@ pub(super) fn instructions(prompt: &str, request: &SummaryRequest) -> String {
         SummaryLength::Sentences(min, max) => {
             format!("Write an overview of {min} to {max} sentences.")
         }
+        // Models count characters no better than tokens, and a short source gives less.
+        SummaryLength::Tokens(min, max) => format!(
+            "Write an overview of {min} to {max} tokens, about {} characters.",
+            target_chars(request)
+        ),
     };
     let no_repeats = if request.deduplicate { " Do not repeat yourself." } else { "" };
     format!(
@@ -106,20 +111,14 @@ pub(super) fn again(reason: &str) -> String {
 /// Token limit of the answer: enough for the overview and lists of the same size.
 pub(super) fn max_tokens(request: &SummaryRequest) -> u32 {
     let chars = match request.length {
-        SummaryLength::Keep(_) => target_chars(request),
+        SummaryLength::Keep(_) | SummaryLength::Tokens(..) => target_chars(request),
         SummaryLength::Sentences(_, max) => u64::from(max) * 200,
     };
     u32::try_from(chars * 2 / 3 + 200).unwrap_or(u32::MAX).min(16_000)
 }
 
 fn target_chars(request: &SummaryRequest) -> u64 {
-    match request.length {
-        SummaryLength::Keep(ratio) => {
-            (request.chars() as f64 * f64::from(ratio.clamp(0.0, 1.0))) as u64
-        }
-        SummaryLength::Sentences(..) => 0,
-    }
-    .max(80)
+    request.target_chars().unwrap_or(0).max(80)
 }
 
 fn add(text: &mut String, passage: &Passage) {

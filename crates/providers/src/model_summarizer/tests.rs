@@ -54,6 +54,7 @@ fn summary_request(text: &str) -> SummaryRequest {
             participants: vec!["Ana".into(), "Juno".into()],
             range: Some((at, at.plus_micros(3_600_000_000))),
             messages: 1,
+            tokens: 0,
         },
     )
 }

@@ -181,7 +181,7 @@ impl Service {
     fn expand_conversation(&self, reference: &str) -> Result<Expansion, ServiceError> {
         let conversation = self.engine().find(reference)?;
         let mut nodes = self.engine().tree(conversation.id)?.nodes;
-        nodes.retain(|node| node.parent.is_none());
+        nodes.retain(|node| !node.superseded);
         nodes.sort_by_key(|node| (node.range_end, node.ordinal()));
         let around = ExpandView { up: Vec::new(), down: nodes.iter().map(LineView::of).collect() };
         Ok(Expansion { conversation, item: ExpandedItem::Conversation, around })
@@ -312,7 +312,7 @@ impl Service {
         let mut nodes = self.engine().tree(it.id)?.nodes;
         nodes.retain(|node| {
             request.level.is_none_or(|level| node.level().number() == level)
-                && !(request.uncovered && node.parent.is_some())
+                && !(request.uncovered && node.superseded)
         });
         nodes.drain(..nodes.len().saturating_sub(request.limit.unwrap_or(50)));
         Ok(NodeList { nodes: nodes.iter().map(|node| NodeView::of(&it, node)).collect() })

@@ -164,7 +164,9 @@ fn path(hit: &Hit, engine: &Engine) -> Result<(Vec<String>, Vec<String>)> {
     let up = over.iter().filter(|node| node.level().number() > hit.level());
     let down = match &hit.item {
         HitItem::Node(node) => match &node.spec.covers {
-            Coverage::Nodes(children) => children.iter().map(ToString::to_string).collect(),
+            Coverage::Nodes(children) | Coverage::Whole(children) => {
+                children.iter().map(ToString::to_string).collect()
+            }
             Coverage::Messages(_) => {
                 (node.source.from..node.source.until).map(|idx| idx.to_string()).collect()
             }

@@ -56,7 +56,7 @@ impl ExpandView {
         let up =
             over.iter().filter(|other| other.level() > node.level()).map(LineView::of).collect();
         let down = match &node.spec.covers {
-            Coverage::Nodes(_) => {
+            Coverage::Nodes(_) | Coverage::Whole(_) => {
                 engine.children(conversation.id, node)?.iter().map(LineView::of).collect()
             }
             Coverage::Messages(_) => engine
@@ -208,12 +208,16 @@ pub enum CoversView {
     },
     /// Nodes of the level below.
     Nodes(Vec<String>),
+    /// A whole closed conversation: the topmost nodes of its tree.
+    Whole(Vec<String>),
 }
 
 impl NodeView {
     /// Builds the view of a node.
     #[must_use]
     pub fn of(conversation: &Conversation, node: &Node) -> Self {
+        let ids =
+            || node.spec.covers.nodes().iter().map(ToString::to_string).collect::<Vec<String>>();
         let covers = match &node.spec.covers {
             Coverage::Messages(window) => CoversView::Messages {
                 thread: window.thread.to_string(),
@@ -222,16 +226,16 @@ impl NodeView {
                 until_idx: window.until.idx.0,
                 until_offset: window.until.offset,
             },
-            Coverage::Nodes(children) => {
-                CoversView::Nodes(children.iter().map(ToString::to_string).collect())
-            }
+            Coverage::Nodes(_) => CoversView::Nodes(ids()),
+            Coverage::Whole(_) => CoversView::Whole(ids()),
         };
         Self {
             id: node.id.to_string(),
             conversation: conversation.id.to_string(),
             slug: conversation.slug.clone(),
             level: node.level().number(),
-            ordinal: node.ordinal(),
+            // The top is alone at its level.
+            ordinal: if node.spec.is_top() { 0 } else { node.ordinal() },
             state: node.state(conversation.state == ConversationState::Open).as_str(),
             dirty: node.dirty,
             covers,

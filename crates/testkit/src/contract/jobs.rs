@@ -172,6 +172,7 @@ pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
     check(JobFilter { heights: Some((1, 1)), ..everyone() }, &[&other, &first, &last]);
     check(JobFilter { heights: Some((1, 2)), ..JobFilter::of(key(1).id) }, &[&first, &second]);
     check(JobFilter::of(key(3).id), &[]);
+    check(JobFilter { summaries: true, limit: 2, ..JobFilter::of(key(1).id) }, &[&first, &second]);
     // Within a conversation, jobs for earlier messages come first.
     check(JobFilter::of(key(2).id), &[&last, &other]);
     check(JobFilter { limit: 1, ..JobFilter::of(key(2).id) }, &[&last]);

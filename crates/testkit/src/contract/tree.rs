@@ -26,6 +26,7 @@ macro_rules! tree_contract {
             a_node_replaces_the_one_at_its_place,
             nodes_come_in_order_and_by_filter,
             a_node_is_superseded_once_its_group_has_a_node,
+            the_top_supersedes_the_roots,
             parents_and_dirt_reach_exactly_the_nodes_named,
             a_version_changes_when_its_node_is_written_again,
             dropping_a_tree_removes_its_level_and_above,
@@ -293,6 +294,44 @@ pub fn a_node_is_superseded_once_its_group_has_a_node(store: &dyn Store) {
     commit(store, vec![put_node(1, Node { superseded: true, ..node(2, 0) })]).unwrap();
     assert_eq!(superseded(), [true, false, false]);
     assert!(!nodes(store, 1, &NodeFilter::at(level(2)))[0].superseded);
+}
+
+/// A node over a whole conversation.
+fn top(number: u8) -> Node {
+    let mut top = node(number, 0);
+    top.spec.ordinal = NodeSpec::TOP_ORDINAL;
+    top.spec.covers = Coverage::Whole(vec![id(level(1), 2), id(level(2), 0)]);
+    top.spec.cause = SealCause::Closed;
+    top.spec.style.length = SummaryLength::Tokens(200, 400);
+    top
+}
+
+pub fn the_top_supersedes_the_roots(store: &dyn Store) {
+    for number in [1, 2] {
+        let two = [(1, 0, Some(0)), (1, 1, Some(0)), (1, 2, None), (1, 3, Some(1)), (2, 0, None)];
+        put_nodes(store, number, &two);
+    }
+    let superseded = |number: u8| -> Vec<bool> {
+        let all = nodes(store, number, &NodeFilter::default());
+        versions_of(store, number, &all);
+        all.iter().map(|node| node.superseded).collect()
+    };
+    let before = superseded(1);
+    assert_eq!(before, [true, true, false, false, false]);
+    commit(store, vec![put_node(1, top(3))]).unwrap();
+    assert_eq!(nodes(store, 1, &NodeFilter::at(level(3))), [top(3)]);
+    // The group of the fourth node has none yet, so no node covers that one.
+    assert_eq!(superseded(1), [true, true, true, false, true, false]);
+    assert_eq!(superseded(2), before, "another conversation");
+    let totals = reader(store).level_totals(Some(key(1).id)).unwrap();
+    let uncovered: Vec<u32> = totals.iter().map(|level| level.uncovered).collect();
+    assert_eq!(uncovered, [1, 0, 1]);
+    let Node { tokens, source, chars, .. } = top(3);
+    let source_tokens = u64::from(tokens) * source.chars / u64::from(chars);
+    assert_eq!(totals[2].source_tokens, source_tokens, "in proportion to its characters");
+    commit(store, vec![Write::DropTree(key(1).id, level(3))]).unwrap();
+    assert_eq!(superseded(1), before);
+    assert_eq!(nodes(store, 1, &NodeFilter::default()), nodes(store, 2, &NodeFilter::default()));
 }
 
 pub fn parents_and_dirt_reach_exactly_the_nodes_named(store: &dyn Store) {

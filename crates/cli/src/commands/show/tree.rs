@@ -105,6 +105,9 @@ pub(crate) fn node(reference: &str, engine: &Engine, output: &Output) -> Result<
         let covers = match &node.spec.covers {
             Coverage::Messages(window) => format!("messages {window}"),
             Coverage::Nodes(children) => format!("{} nodes", children.len()),
+            Coverage::Whole(children) => {
+                format!("the whole conversation, {}", count(children.len() as u64, "node"))
+            }
         };
         writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, &conversation.slug))?;
         let facts = [
@@ -133,7 +136,8 @@ pub(crate) fn node(reference: &str, engine: &Engine, output: &Output) -> Result<
         print_text(out, "", &node.content.overview)?;
         writeln!(out)?;
         print_lists(out, &node)?;
-        if let Coverage::Nodes(children) = &node.spec.covers {
+        let children = node.spec.covers.nodes();
+        if !children.is_empty() {
             let ids: Vec<&str> = children.iter().map(treering_core::NodeId::as_str).collect();
             writeln!(out, "{}", paint(DIM, "sources"))?;
             print_text(out, "  ", &ids.join(" "))?;

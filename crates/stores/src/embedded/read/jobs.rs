@@ -97,6 +97,9 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             sql.push_str(" AND j.place = ? AND j.id = ?");
             params.extend([i64::from(*position).into(), id.0.as_bytes().to_vec().into()]);
         }
+        if filter.summaries {
+            sql.push_str(" AND j.kind = 1");
+        }
         if let Some(now) = filter.due {
             sql.push_str(&format!(" AND {IS_DUE} AND {IS_LOWEST}"));
             params.extend(due_params(now));

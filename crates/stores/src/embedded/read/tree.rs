@@ -5,14 +5,22 @@ use std::ops::Deref;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 use treering_core::ports::{LevelTotals, NodeFilter, NodeVersion, Span, StoreResult};
-use treering_core::{ConversationId, Level, Node, NodeId, Provenance, SourceTotals};
+use treering_core::{ConversationId, Level, Node, NodeId, NodeSpec, Provenance, SourceTotals};
 
 use super::{TenantView, end, parsed, rows, timestamp, unreadable, unsigned};
 
-/// Whether a node's parent exists: the group that contains it has been summarized.
-const IS_COVERED: &str =
-    "n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.tenant = n.tenant
-    AND p.conversation = n.conversation AND p.level = n.level + 1 AND p.ordinal = n.parent)";
+/// Whether a higher node covers a node: the group that contains it has been summarized, or the
+/// top, which is the last node by level and ordinal, covers it as a root.
+fn is_covered() -> String {
+    let top = NodeSpec::TOP_ORDINAL;
+    format!(
+        "iif(n.parent IS NULL,
+            n.ordinal <> {top} AND {top} = (SELECT p.ordinal FROM nodes p WHERE p.tenant = n.tenant
+                AND p.conversation = n.conversation ORDER BY p.level DESC, p.ordinal DESC LIMIT 1),
+            EXISTS (SELECT 1 FROM nodes p WHERE p.tenant = n.tenant
+                AND p.conversation = n.conversation AND p.level = n.level + 1 AND p.ordinal = n.parent))"
+    )
+}
 
 const VERSION: &str = "n.level, n.ordinal, n.seq, n.parent, n.dirty";
 
@@ -20,7 +28,8 @@ pub(super) fn node_columns() -> String {
     format!(
         "n.id, n.parent, n.dirty, n.range_start, n.range_end, n.first_idx, n.until_idx, n.messages, n.turns,
         n.raw_chars, n.raw_tokens, n.source_chars, n.made_by, n.made_at, n.took_ms, n.chars, n.tokens, n.grounded,
-        n.retained, n.task, n.content, n.invented, {IS_COVERED}"
+        n.retained, n.task, n.content, n.invented, {}",
+        is_covered()
     )
 }
 
@@ -48,7 +57,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         id: ConversationId,
         filter: &NodeFilter,
     ) -> StoreResult<Vec<NodeVersion>> {
-        self.find_nodes(id, filter, &format!("{VERSION}, {IS_COVERED}"), version)
+        self.find_nodes(id, filter, &format!("{VERSION}, {}", is_covered()), version)
     }
 
     fn find_nodes<T>(
@@ -119,15 +128,20 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         &self,
         conversation: Option<ConversationId>,
     ) -> StoreResult<Vec<LevelTotals>> {
-        let fallback_separator = Provenance::FALLBACK_SEPARATOR;
+        let (fallback_separator, is_covered) = (Provenance::FALLBACK_SEPARATOR, is_covered());
+        // The top may be written from nodes below the roots, so the tokens of its source are
+        // estimated from the characters.
+        let top = NodeSpec::TOP_ORDINAL;
         let sql = format!(
             "SELECT n.level, count(*), sum(n.dirty), sum(n.chars), sum(n.tokens), sum(n.source_chars),
                 sum(n.raw_tokens), sum(n.took_ms), max(n.took_ms), sum(n.grounded), sum(n.retained),
-                sum(NOT ({IS_COVERED})), sum(iif({IS_COVERED}, 0, n.raw_tokens)),
-                sum(iif({IS_COVERED}, 0, n.tokens)), sum(instr(n.made_by, '{fallback_separator}') > 0),
-                sum(iif(n.level = 1, n.raw_tokens, (SELECT ifnull(sum(k.tokens), 0) FROM nodes k
-                    WHERE k.tenant = n.tenant AND k.conversation = n.conversation
-                    AND k.level = n.level - 1 AND k.parent = n.ordinal)))
+                sum(NOT ({is_covered})), sum(iif({is_covered}, 0, n.raw_tokens)),
+                sum(iif({is_covered}, 0, n.tokens)), sum(instr(n.made_by, '{fallback_separator}') > 0),
+                sum(CASE WHEN n.level = 1 THEN n.raw_tokens
+                    WHEN n.ordinal = {top} THEN n.tokens * n.source_chars / max(n.chars, 1)
+                    ELSE (SELECT ifnull(sum(k.tokens), 0) FROM nodes k
+                        WHERE k.tenant = n.tenant AND k.conversation = n.conversation
+                        AND k.level = n.level - 1 AND k.parent = n.ordinal) END)
             FROM nodes n JOIN conversations c ON c.pk = n.conversation
             WHERE n.tenant = ?1 AND (?2 IS NULL OR c.id = ?2) GROUP BY n.level ORDER BY n.level"
         );
