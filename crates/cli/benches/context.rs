@@ -172,6 +172,7 @@ impl Troubled {
             work: WorkOptions { batch_delay_ms: 0, ..WorkOptions::default() },
             spend: Default::default(),
             search: Default::default(),
+            embed_texts: Default::default(),
         };
         let memory = Engine::new(parts, TenantId::default());
         let this = Self { memory, clock, server, worker: None, _home: home };
