@@ -116,8 +116,8 @@ fn texts(
             for turn in whole_turns(reader, key.id, span)? {
                 // Before the answer the text of the turn is not final.
                 let whole = (options.turns && turn.turn.answered).then(|| turn.embedding_text());
-                texts.extend(turn.tool_calls.iter().map(call_text));
                 texts.extend(turn.messages.into_iter().map(|message| message.body.text));
+                texts.extend(turn.tool_calls.iter().map(call_text));
                 texts.extend(whole);
             }
             texts
