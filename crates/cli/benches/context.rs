@@ -178,6 +178,7 @@ impl OutageHome {
             work: WorkOptions { batch_delay_ms: 0, ..WorkOptions::default() },
             spend: Default::default(),
             search: Default::default(),
+            embed_texts: Default::default(),
         };
         let engine = Engine::new(parts, TenantId::default());
         let this = Self { engine, clock, server, worker: None, _home: home };

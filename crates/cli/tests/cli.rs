@@ -41,6 +41,9 @@ fn a_turn_is_appended_listed_shown_and_counted() {
     let output = home.ok(&["show"]);
     let expected = "Ana #0\n  Which port does staging use?\n  ⚙ grep {\"pattern\":\"port\"}\n    ✓ 7410\nassistant #1\n  7410, since March.\n";
     assert!(output.contains(expected), "{output}");
+    let embeddings = home.ok(&["show", "--embeddings"]);
+    assert!(embeddings.contains(" · 256 dimensions · "), "{embeddings}");
+    assert!(embeddings.contains("  User: Which port does staging use?\n"), "{embeddings}");
     assert!(home.ok(&["stats"]).contains("tool calls"));
     assert!(
         home.ok(&["verify"])
@@ -64,6 +67,13 @@ fn every_command_prints_json() {
     assert_eq!(id.len(), 32);
     let output = home.json(&["show", &id[..6]]);
     assert_eq!(output["turns"][0]["steps"][1]["args"]["pattern"], "port");
+    let embedding = &home.json(&["show", &id[..6], "--embeddings"])[0];
+    assert_eq!(
+        embedding["text"],
+        "User: Which port does staging use?\nAssistant: 7410, since March.\nTools used:\n- grep: 7410"
+    );
+    assert_eq!(embedding["embedding"].as_array().unwrap().len(), 256);
+    assert_eq!(embedding["embedding_hash"].as_str().unwrap().len(), 32);
     assert_eq!(home.json(&["stats"])["messages"], 2);
     assert_eq!(home.json(&["verify"])["clean"], true);
     assert_eq!(home.json(&["config"])["settings"][0]["key"], "tenant");

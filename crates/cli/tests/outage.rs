@@ -74,6 +74,7 @@ fn parts(
         },
         spend: Default::default(),
         search: Default::default(),
+        embed_texts: Default::default(),
     }
 }
 

@@ -10,12 +10,14 @@
 //! - [`ports`] has the traits that adapters implement. The main ones are at the root too.
 //! - A module is public if its names need its context, as in `excerpt::head`. Decisions:
 //!   [`capture`], [`windowing`], [`grouping`], [`packing`], [`fusion`], [`acceptance`],
-//!   [`quota`], [`spend`]. Text: [`text`], [`sentence`], [`lexicon`], [`excerpt`], [`facts`].
+//!   [`quota`], [`spend`]. Text: [`text`], [`sentence`], [`lexicon`], [`excerpt`], [`facts`],
+//!   [`embedding_text`].
 //!   Language models: [`chat`], [`prompt`].
 
 pub mod acceptance;
 pub mod capture;
 pub mod chat;
+pub mod embedding_text;
 pub mod excerpt;
 pub mod facts;
 pub mod fusion;

@@ -1,6 +1,7 @@
 //! Embedding: plans jobs for the turns and nodes whose vectors are stored, and runs them in
 //! batches.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,13 +11,15 @@ use treering_core::ports::{
 use treering_core::{
     ContentHash, ContentVectors, ConversationId, ConversationKey, Embedder, Job, JobEvent,
     JobEventKind, JobKind, Node, NodeId, ProviderError, Reader, RetryAdvice, Timestamp, TurnNo,
-    VectorIndex, Write,
+    VectorIndex, Write, embedding_text,
 };
 
-use crate::engine::Engine;
+use crate::engine::{EmbedTextOptions, Engine};
 use crate::error::Result;
-use crate::search::{call_text, content_hash, embedded_part, node_text};
+use crate::history::whole_turns;
+use crate::search::{call_text, content_hash, text_to_embed};
 use crate::spend_meter::SpendMeter;
+use crate::turn_embedding::turn_texts;
 use crate::worker::JobOutcome;
 
 /// A text to embed, with the content hash that keys its vector.
@@ -104,32 +107,40 @@ fn texts(
     reader: &dyn Reader,
     key: &ConversationKey,
     kind: &JobKind,
+    options: EmbedTextOptions,
 ) -> StoreResult<Vec<TextToEmbed>> {
     let texts: Vec<String> = match kind {
         JobKind::EmbedTurn(turn) => {
             let span = Span::between(*turn, TurnNo(turn.0.saturating_add(1)));
             let mut texts: Vec<String> = Vec::new();
-            for turn in reader.turns(key.id, span)? {
-                let messages = reader.messages(key.id, Span::between(turn.from, turn.until))?;
-                let turn_messages = messages.into_iter().filter(|message| message.turn == turn.no);
-                texts.extend(turn_messages.map(|message| message.body.text));
+            for turn in whole_turns(reader, key.id, span)? {
+                // Before the answer the text of the turn is not final.
+                let turn_text =
+                    (options.turns && turn.turn.answered).then(|| turn.embedding_text());
+                texts.extend(turn.messages.into_iter().map(|message| message.body.text));
+                texts.extend(turn.tool_calls.iter().map(call_text));
+                texts.extend(turn_text);
             }
-            texts.extend(reader.tool_calls(key.id, span)?.iter().map(call_text));
             texts
         }
         JobKind::EmbedNode(level, _, id) => {
             let filter = NodeFilter { id: Some(id.clone()), ..NodeFilter::at(*level) };
-            reader.nodes(key.id, &filter)?.iter().map(node_text).collect()
+            let nodes = reader.nodes(key.id, &filter)?;
+            nodes.iter().map(|node| embedding_text::of_node(&node.content)).collect()
         }
         JobKind::Summarize(_) => Vec::new(),
     };
-    Ok(texts_to_embed(texts.iter().map(String::as_str)))
+    Ok(texts_to_embed(texts.iter().map(String::as_str), options.max_chars))
 }
 
 /// The embedded parts of texts, with their content hashes.
-pub(crate) fn texts_to_embed<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<TextToEmbed> {
-    let parts = texts.map(embedded_part).filter(|part| !part.is_empty());
-    parts.map(|part| (content_hash(part), part.to_owned())).collect()
+pub(crate) fn texts_to_embed<'a>(
+    texts: impl Iterator<Item = &'a str>,
+    max_chars: usize,
+) -> Vec<TextToEmbed> {
+    let parts = texts.map(|text| embedding_text::embedded_part(text, max_chars));
+    let parts = parts.filter(|part| !part.is_empty());
+    parts.map(|part| (content_hash(&part), part.into_owned())).collect()
 }
 
 /// The texts without a vector of the model, deduplicated.
@@ -213,7 +224,8 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     };
     let mut texts_of_all = Vec::new();
     for job in jobs {
-        texts_of_all.extend(texts(&*reader, &engine.key(job.conversation), &job.kind)?);
+        let key = engine.key(job.conversation);
+        texts_of_all.extend(texts(&*reader, &key, &job.kind, engine.embed_text_options())?);
     }
     let missing = without_vectors(&*reader, &index.model, texts_of_all)?;
     drop(reader);
@@ -259,7 +271,7 @@ fn finish(
                 continue;
             };
             if let Some((model, _)) = &embedded {
-                let now_wanted = texts(reader, &key, &job.kind)?;
+                let now_wanted = texts(reader, &key, &job.kind, owner.embed_text_options())?;
                 let missing = without_vectors(reader, model, now_wanted)?;
                 if missing.iter().any(|(hash, _)| !new_hashes.contains(hash)) {
                     stored.release(now);
@@ -311,7 +323,8 @@ pub(crate) fn missing_jobs(
         |kind: &JobKind| identity(kind).is_some_and(|identity| planned.contains(&identity));
     let mut gaps = Vec::new();
     for kind in kinds.filter(|kind| !is_planned(kind)) {
-        if !without_vectors(reader, &index.model, texts(reader, &key, &kind)?)?.is_empty() {
+        let texts = texts(reader, &key, &kind, engine.embed_text_options())?;
+        if !without_vectors(reader, &index.model, texts)?.is_empty() {
             gaps.push(kind);
         }
     }
@@ -338,7 +351,7 @@ pub(crate) fn plan_missing_jobs(engine: &Engine, id: ConversationId) -> Result<u
     })
 }
 
-/// Vectors without a message, tool call or node, by model. Replaced content leaves its vector
+/// Vectors without a message, tool call, turn or node, by model. Replaced content leaves its vector
 /// behind, to be reused if the same content returns, as after a rebuild of the tree.
 pub(crate) fn orphaned_vectors(
     engine: &Engine,
@@ -350,18 +363,28 @@ pub(crate) fn orphaned_vectors(
     for model in models {
         let mut contents: HashSet<ContentHash> = HashSet::new();
         let vectors = ChangeFilter { vectors_of: Some(&model), ..ChangeFilter::default() };
-        for_each_change(reader, &vectors, |change| {
-            if let Change::Vector(hash, _) = change {
-                contents.insert(hash);
-            }
+        for_each_page(reader, &vectors, |changes| {
+            contents.extend(changes.iter().filter_map(|change| match change {
+                Change::Vector(hash, _) => Some(*hash),
+                _ => None,
+            }));
+            Ok(())
         })?;
         if contents.is_empty() {
             continue;
         }
-        for_each_change(reader, &ChangeFilter::content(), |change| {
-            for (hash, _) in texts_to_embed(std::iter::once(text_of(&change).as_str())) {
-                contents.remove(&hash);
+        let max_chars = engine.embed_text_options().max_chars;
+        for_each_page(reader, &ChangeFilter::content(), |changes| {
+            let texts: Vec<Cow<'_, str>> = changes.iter().map(text_to_embed).collect();
+            remove_owned(&mut contents, texts.iter().map(AsRef::as_ref), max_chars);
+            Ok(())
+        })?;
+        for_each_page(reader, &ChangeFilter::content(), |changes| {
+            if !contents.is_empty() {
+                let texts = turn_texts(reader, changes)?;
+                remove_owned(&mut contents, texts.iter().map(String::as_str), max_chars);
             }
+            Ok(())
         })?;
         if !contents.is_empty() {
             orphaned.push((model, contents.into_iter().collect()));
@@ -385,31 +408,31 @@ pub(crate) fn remove_orphaned_vectors(engine: &Engine) -> Result<usize> {
     })
 }
 
+/// Removes the vectors of texts from those without an owner.
+fn remove_owned<'a>(
+    contents: &mut HashSet<ContentHash>,
+    texts: impl Iterator<Item = &'a str>,
+    max_chars: usize,
+) {
+    for (hash, _) in texts_to_embed(texts, max_chars) {
+        contents.remove(&hash);
+    }
+}
+
 /// Reads the change feed from its start, page by page.
-fn for_each_change(
+fn for_each_page(
     reader: &dyn Reader,
     filter: &ChangeFilter<'_>,
-    mut take: impl FnMut(Change),
+    mut take: impl FnMut(&[Change]) -> StoreResult<()>,
 ) -> StoreResult<()> {
     const PAGE: usize = 1000;
     let mut after = Cursor::start();
     loop {
         let page = reader.changes(&after, filter, PAGE)?;
-        let is_end = page.is_last;
-        page.items.into_iter().for_each(&mut take);
-        if is_end {
+        take(&page.items)?;
+        if page.is_last {
             return Ok(());
         }
         after = page.cursor;
-    }
-}
-
-/// The text to embed for a change.
-pub(crate) fn text_of(change: &Change) -> String {
-    match change {
-        Change::Message(_, message) => message.body.text.clone(),
-        Change::ToolCall(_, call) => call_text(call),
-        Change::Node(_, node) => node_text(node),
-        Change::JobEvent(..) | Change::Vector(..) => String::new(),
     }
 }

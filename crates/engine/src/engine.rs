@@ -10,7 +10,7 @@ use treering_core::{
     Assignment, Clock, CommitScope, Conversation, ConversationId, ConversationKey,
     ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx, Policy, Reader,
     RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer, ToolCall, Turn,
-    Write, slug_of,
+    Write, embedding_text, slug_of,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
@@ -67,6 +67,24 @@ pub struct EngineParts {
     pub spend: SpendLimits,
     /// Settings of search.
     pub search: SearchOptions,
+    /// Settings of the texts that are embedded.
+    pub embed_texts: EmbedTextOptions,
+}
+
+/// Settings of the texts that are embedded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmbedTextOptions {
+    /// Maximum length of an embedded text, in characters. The rest is replaced by an ellipsis.
+    pub max_chars: usize,
+    /// Whether the job of a turn also embeds the text of the whole turn. It applies to models
+    /// whose vectors are stored; those of an instant model are computed when they are needed.
+    pub turns: bool,
+}
+
+impl Default for EmbedTextOptions {
+    fn default() -> Self {
+        Self { max_chars: embedding_text::MAX_CHARS, turns: false }
+    }
 }
 
 /// Settings of search.
@@ -246,6 +264,10 @@ impl Engine {
 
     pub(crate) fn search_settings(&self) -> SearchOptions {
         self.shared.parts.search
+    }
+
+    pub(crate) fn embed_text_options(&self) -> EmbedTextOptions {
+        self.shared.parts.embed_texts
     }
 
     pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {

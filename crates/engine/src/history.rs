@@ -1,7 +1,7 @@
 //! The raw history of a conversation: its turns, and the part that no summary covers yet.
 
-use treering_core::ports::Span;
-use treering_core::{ConversationId, Level, MessageIdx, ThreadName, TurnNo};
+use treering_core::ports::{Span, StoreResult};
+use treering_core::{ConversationId, Level, MessageIdx, Reader, ThreadName, TurnNo};
 
 use crate::engine::{Engine, WholeTurn};
 use crate::error::{Error, Result};
@@ -12,33 +12,7 @@ const PAGE: u32 = 50;
 impl Engine {
     /// Turns of a conversation, each with its messages and tool calls.
     pub fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> Result<Vec<WholeTurn>> {
-        let reader = self.reader()?;
-        let turns = reader.turns(id, span)?;
-        let (Some(first), Some(last)) = (turns.first(), turns.last()) else {
-            return Ok(Vec::new());
-        };
-        let calls = reader.tool_calls(id, Span::between(first.no, TurnNo(last.no.0 + 1)))?;
-        let from = turns.iter().map(|turn| turn.from).min().unwrap_or(MessageIdx(0));
-        let until = turns.iter().map(|turn| turn.until).max().unwrap_or(from);
-        let messages = reader.messages(id, Span::between(from, until))?;
-        let mut complete: Vec<WholeTurn> = turns
-            .into_iter()
-            .map(|turn| WholeTurn { turn, messages: Vec::new(), tool_calls: Vec::new() })
-            .collect();
-        // Turn numbers have no gaps, so a turn's index follows from its number.
-        let start = complete.first().map_or(0, |first| first.turn.no.0);
-        let index_of = |no: TurnNo| no.0.checked_sub(start).map(|index| index as usize);
-        for message in messages {
-            if let Some(turn) = index_of(message.turn).and_then(|at| complete.get_mut(at)) {
-                turn.messages.push(message);
-            }
-        }
-        for call in calls {
-            if let Some(turn) = index_of(call.turn).and_then(|at| complete.get_mut(at)) {
-                turn.tool_calls.push(call);
-            }
-        }
-        Ok(complete)
+        Ok(whole_turns(&*self.reader()?, id, span)?)
     }
 
     /// The last turns of a conversation, or of one of its threads, oldest first: at most `limit`,
@@ -84,4 +58,39 @@ impl Engine {
         let covered = covered.map_or(0, |level| level.source_chars);
         Ok(conversation.totals.chars.saturating_sub(covered))
     }
+}
+
+/// Turns of a conversation, each with its messages and tool calls.
+pub(crate) fn whole_turns(
+    reader: &dyn Reader,
+    id: ConversationId,
+    span: Span<TurnNo>,
+) -> StoreResult<Vec<WholeTurn>> {
+    let turns = reader.turns(id, span)?;
+    let (Some(first), Some(last)) = (turns.first(), turns.last()) else {
+        return Ok(Vec::new());
+    };
+    let calls =
+        reader.tool_calls(id, Span::between(first.no, TurnNo(last.no.0.saturating_add(1))))?;
+    let from = turns.iter().map(|turn| turn.from).min().unwrap_or(MessageIdx(0));
+    let until = turns.iter().map(|turn| turn.until).max().unwrap_or(from);
+    let messages = reader.messages(id, Span::between(from, until))?;
+    let mut complete: Vec<WholeTurn> = turns
+        .into_iter()
+        .map(|turn| WholeTurn { turn, messages: Vec::new(), tool_calls: Vec::new() })
+        .collect();
+    // Turn numbers have no gaps, so a turn's index follows from its number.
+    let start = complete.first().map_or(0, |first| first.turn.no.0);
+    let index_of = |no: TurnNo| no.0.checked_sub(start).map(|index| index as usize);
+    for message in messages {
+        if let Some(turn) = index_of(message.turn).and_then(|at| complete.get_mut(at)) {
+            turn.messages.push(message);
+        }
+    }
+    for call in calls {
+        if let Some(turn) = index_of(call.turn).and_then(|at| complete.get_mut(at)) {
+            turn.tool_calls.push(call);
+        }
+    }
+    Ok(complete)
 }

@@ -36,6 +36,7 @@ mod top;
 mod tree;
 mod tree_outline;
 mod tree_planner;
+mod turn_embedding;
 mod update;
 mod verify;
 mod worker;
@@ -45,7 +46,8 @@ pub use clock::SystemClock;
 pub use context::{Context, ContextChange, ContextItem, ContextRequest, ContextSection};
 pub use cwd::normalize_cwd;
 pub use engine::{
-    Engine, EngineParts, ListedConversation, SearchOptions, Stats, TurnItem, WholeTurn, WorkOptions,
+    EmbedTextOptions, Engine, EngineParts, ListedConversation, SearchOptions, Stats, TurnItem,
+    WholeTurn, WorkOptions,
 };
 pub use error::{Error, Result};
 pub use events::{Event, FeedCursors};
@@ -61,6 +63,7 @@ pub use spend_meter::{SpendLimits, SpendMeter, SpendStatus};
 pub use tree::{TreeStats, TreeView};
 pub use tree_outline::OutlineLine;
 pub use treering_core::NewConversation;
+pub use turn_embedding::TurnEmbedding;
 pub use update::{Estimate, PlannedUpdate, Update, UpdateStrategy};
 pub use verify::{IntegrityProblem, Verification};
 pub use worker::{JobOutcome, JobScope, WorkStats, Worker, WorkerHandle};

@@ -2,13 +2,17 @@
 //! batches while search uses the old ones, until one commit cuts over. An interrupted run keeps
 //! its progress, and several processes may share the work.
 
+use std::borrow::Cow;
+
 use treering_core::ports::{ChangeFilter, Cursor, StoreResult};
 use treering_core::{ContentVectors, Reader, VectorIndex, Write};
 
-use crate::embed::{TextToEmbed, embed_texts, text_of, texts_to_embed, without_vectors};
+use crate::embed::{TextToEmbed, embed_texts, texts_to_embed, without_vectors};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::kill_points::{self, KillPoint};
+use crate::search::text_to_embed;
+use crate::turn_embedding::turn_texts;
 
 /// Items embedded between two commits.
 const PORTION: usize = 64;
@@ -116,8 +120,12 @@ impl Engine {
     /// The next page of texts to embed.
     fn next_batch(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<ReindexBatch> {
         let changes = reader.changes(done, &ChangeFilter::content(), PORTION)?;
-        let texts: Vec<String> = changes.items.iter().map(text_of).collect();
-        let texts = texts_to_embed(texts.iter().map(String::as_str));
+        let options = self.embed_text_options();
+        let mut texts: Vec<Cow<'_, str>> = changes.items.iter().map(text_to_embed).collect();
+        if options.turns {
+            texts.extend(turn_texts(reader, &changes.items)?.into_iter().map(Cow::Owned));
+        }
+        let texts = texts_to_embed(texts.iter().map(AsRef::as_ref), options.max_chars);
         let is_end = changes.items.is_empty() && changes.is_last;
         Ok(ReindexBatch {
             texts,

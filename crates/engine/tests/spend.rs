@@ -125,6 +125,7 @@ fn parts(
             quotas: BTreeMap::new(),
         },
         search: Default::default(),
+        embed_texts: Default::default(),
     }
 }
 

@@ -12,7 +12,7 @@ use treering_core::{
 };
 use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EntryBatch, Error,
-    ReplayDetection, Reply, WholeTurn,
+    ReplayDetection, Reply, TurnEmbedding, WholeTurn,
 };
 
 use crate::memory::Memory;
@@ -86,6 +86,11 @@ impl ConversationHandle {
     /// Every turn, in order.
     pub fn turns(&self) -> Result<Vec<WholeTurn>> {
         self.memory.engine().turns(self.id, Span::starting(TurnNo(0), usize::MAX))
+    }
+
+    /// The embeddings of all turns, one vector for each. Vectors that are missing are computed.
+    pub fn turn_embeddings(&self) -> Result<Vec<TurnEmbedding>> {
+        self.memory.engine().turn_embeddings(self.id, &self.turns()?)
     }
 
     /// The last turns, oldest first: at most `limit`, with at most `max_chars` characters of

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use treering_core::{Embedder, ProviderError};
+use treering_engine::EmbedTextOptions;
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
 
 use crate::models::Models;
@@ -21,6 +22,8 @@ pub struct EmbedOptions {
     pub dimensions: Option<usize>,
     /// The folder of the encoder, relative to the memory's folder.
     pub encoder_path: PathBuf,
+    /// The texts that are embedded.
+    pub texts: EmbedTextOptions,
 }
 
 impl Default for EmbedOptions {
@@ -29,6 +32,7 @@ impl Default for EmbedOptions {
             model: StaticEmbedder::NAME.into(),
             dimensions: None,
             encoder_path: "models/all-MiniLM-L6-v2".into(),
+            texts: EmbedTextOptions::default(),
         }
     }
 }

@@ -59,10 +59,10 @@ pub use treering_core::{
     Timestamp, ToolCall, ToolResult, TurnNo,
 };
 pub use treering_engine::{
-    Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, Engine, EngineParts,
-    EntryBatch, Error, Hit, HitItem, JobScope, NewConversation, Query, ReplayDetection, Reply,
-    Result, SearchOptions, SearchOutcome, Snippet, Stats, Update, Verification, WholeTurn,
-    WorkOptions, Worker, WorkerHandle,
+    Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EmbedTextOptions,
+    Engine, EngineParts, EntryBatch, Error, Hit, HitItem, JobScope, NewConversation, Query,
+    ReplayDetection, Reply, Result, SearchOptions, SearchOutcome, Snippet, Stats, TurnEmbedding,
+    Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_stores::{BackupContents, EmbeddedStore, Sync};
@@ -157,5 +157,6 @@ fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<Engine
         work,
         spend: prices::spend_limits(spend, providers.quotas())?,
         search,
+        embed_texts: embed.texts,
     })
 }

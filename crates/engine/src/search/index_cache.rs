@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, StoreResult};
-use treering_core::{ContentHash, Embedder, Reader, TenantId, VectorIndex};
+use treering_core::{ContentHash, Embedder, Reader, TenantId, VectorIndex, embedding_text};
 
 use super::index::{ItemEmbedding, ItemIndex};
-use super::text::{call_text, content_hash, embedded_part, node_text};
+use super::text::{content_hash, text_to_embed};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
@@ -244,8 +244,11 @@ impl Engine {
         (model, dims): (&str, usize),
         changes: &[Change],
     ) -> Result<Vec<ItemEmbedding>> {
-        let texts: Vec<Cow<'_, str>> = changes.iter().map(text_of).collect();
-        let parts: Vec<&str> = texts.iter().map(|text| embedded_part(text)).collect();
+        let max_chars = self.embed_text_options().max_chars;
+        let texts: Vec<Cow<'_, str>> = changes.iter().map(text_to_embed).collect();
+        let parts: Vec<Cow<'_, str>> =
+            texts.iter().map(|text| embedding_text::embedded_part(text, max_chars)).collect();
+        let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         self.embeddings(reader, (model, dims), self.embedder_named(model), &parts)
     }
 
@@ -299,15 +302,5 @@ impl Delta {
         }
         index.cursor = self.to;
         true
-    }
-}
-
-/// The searched text of a change; empty for a vector.
-fn text_of(change: &Change) -> Cow<'_, str> {
-    match change {
-        Change::Message(_, message) => Cow::Borrowed(&message.body.text),
-        Change::ToolCall(_, call) => Cow::Owned(call_text(call)),
-        Change::Node(_, node) => Cow::Owned(node_text(node)),
-        Change::JobEvent(..) | Change::Vector(..) => Cow::Borrowed(""),
     }
 }

@@ -34,7 +34,7 @@ use in_process::InProcessIndex;
 
 pub(crate) use index_cache::IndexCache;
 pub use snippet::Snippet;
-pub(crate) use text::{call_text, content_hash, embedded_part, node_text};
+pub(crate) use text::{call_text, content_hash, text_to_embed};
 
 /// A search query with its filters.
 #[derive(Debug, Clone, Default)]

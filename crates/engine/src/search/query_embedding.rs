@@ -4,7 +4,8 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::text;
+use treering_core::embedding_text;
+
 use crate::engine::Engine;
 
 impl Engine {
@@ -54,7 +55,8 @@ impl Engine {
     fn embed_query_text(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
         let embedder =
             self.embedder_named(model).ok_or_else(|| format!("there is no model {model:?}"))?;
-        let texts = [text::longest_embedded(text)];
+        let text = embedding_text::truncated(text, self.embed_text_options().max_chars);
+        let texts = [&*text];
         let meter = self.spend_meter(None);
         let embedded = self.with_circuit_breaker(model, || embedder.embed_metered(&texts, &meter));
         meter.log_redactions(&format!("called {model} for the vector of a question"));

@@ -1,17 +1,17 @@
 //! The searchable texts of items.
 
-use treering_core::{ContentHash, Node, ToolCall, prompt};
+use std::borrow::Cow;
+
+use treering_core::ports::Change;
+use treering_core::{ContentHash, Node, ToolCall, embedding_text, prompt};
 
 /// Maximum indexed length of a text, in bytes.
 const LONGEST: usize = 100_000;
-/// Maximum embedded length of a text, in characters.
-const LONGEST_EMBEDDED: usize = 4000;
-/// Minimum length of an embedded text, in bytes.
-const SHORTEST_EMBEDDED: usize = 10;
 /// Maximum indexed length of a tool result, in bytes.
 const RESULT: usize = 4000;
 
-/// The searchable text of a node: overview, action items, files, findings and decisions.
+/// The searchable text of a node: overview, action items, files, findings and decisions. It has
+/// no labels, which would match a query's words in every node.
 pub(crate) fn node_text(node: &Node) -> String {
     let content = &node.content;
     let lists = [
@@ -44,17 +44,14 @@ fn without_markup(json: &str) -> String {
     json.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"")
 }
 
-/// The part of a text that is embedded; empty if the text is too short to be meaningful.
-pub(crate) fn embedded_part(text: &str) -> &str {
-    if text.len() < SHORTEST_EMBEDDED {
-        return "";
+/// The text of a changed item that is embedded; empty for other changes.
+pub(crate) fn text_to_embed(change: &Change) -> Cow<'_, str> {
+    match change {
+        Change::Message(_, message) => Cow::Borrowed(&message.body.text),
+        Change::ToolCall(_, call) => Cow::Owned(call_text(call)),
+        Change::Node(_, node) => Cow::Owned(embedding_text::of_node(&node.content)),
+        Change::JobEvent(..) | Change::Vector(..) => Cow::Borrowed(""),
     }
-    longest_embedded(text)
-}
-
-/// A text truncated to the maximum embedded length.
-pub(crate) fn longest_embedded(text: &str) -> &str {
-    text.char_indices().nth(LONGEST_EMBEDDED).map_or(text, |(end, _)| &text[..end])
 }
 
 /// The key under which the vector of an embedded text is stored.

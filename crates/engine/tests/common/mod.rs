@@ -13,7 +13,8 @@ use treering_core::{
     Timestamp, Write,
 };
 use treering_engine::{
-    Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions, Worker,
+    EmbedTextOptions, Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions,
+    Worker,
 };
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_stores::{EmbeddedStore, Sync};
@@ -111,6 +112,7 @@ pub fn parts_over(
         work,
         spend: SpendLimits::default(),
         search: SearchOptions::default(),
+        embed_texts: EmbedTextOptions::default(),
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use confique::{Config, Layer};
 use serde::Deserialize;
+use treering_core::embedding_text::MIN_CHARS;
 use treering_core::packing::Profile;
 use treering_core::text::did_you_mean;
 use treering_core::{Assignment, Invalid, Policy, Preset, RetryPolicy, TenantId, redact};
@@ -151,6 +152,18 @@ pub struct EmbedSettings {
     /// folder.
     #[config(env = "TREERING_EMBED_ENCODER_PATH", default = "models/all-MiniLM-L6-v2")]
     pub encoder_path: PathBuf,
+
+    /// Maximum length of a text to embed, in characters, at least 10. A longer text is cut there
+    /// and ends with `...`. After a change, `treering verify --repair` embeds the texts again
+    /// that are cut elsewhere now.
+    #[config(env = "TREERING_EMBED_MAX_CHARS", default = 4000, validate = is_embeddable_length)]
+    pub max_chars: u32,
+
+    /// Whether a model other than `bundled` also embeds every turn as one text. Search does not
+    /// use these vectors; `treering show --embeddings` and other programs do. They about double
+    /// the tokens to embed. Without it, a turn is embedded when its vector is requested.
+    #[config(env = "TREERING_EMBED_TURNS", default = false)]
+    pub turns: bool,
 }
 
 impl From<&EmbedSettings> for crate::EmbedOptions {
@@ -162,7 +175,11 @@ impl From<&EmbedSettings> for crate::EmbedOptions {
         };
         let dimensions =
             usize::try_from(settings.dimensions).ok().filter(|dimensions| *dimensions > 0);
-        Self { model, dimensions, encoder_path: settings.encoder_path.clone() }
+        let texts = treering_engine::EmbedTextOptions {
+            max_chars: usize::try_from(settings.max_chars).unwrap_or(usize::MAX),
+            turns: settings.turns,
+        };
+        Self { model, dimensions, encoder_path: settings.encoder_path.clone(), texts }
     }
 }
 
@@ -267,6 +284,13 @@ fn is_tokenizer(name: &impl AsRef<str>) -> Result<(), String> {
 
 fn is_tenant(name: &impl AsRef<str>) -> Result<(), String> {
     TenantId::new(name.as_ref()).map(drop).map_err(|error| error.to_string())
+}
+
+fn is_embeddable_length(chars: &u32) -> Result<(), String> {
+    match usize::try_from(*chars) {
+        Ok(chars) if chars < MIN_CHARS => Err(format!("must be at least {MIN_CHARS}")),
+        _ => Ok(()),
+    }
 }
 
 fn is_preset(name: &impl AsRef<str>) -> Result<(), String> {
@@ -522,6 +546,7 @@ mod tests {
         check("[[profiles.mine.sections]]\ntake = \"all\"", &[], &["all", "frontier"]);
         check("[[profiles.mine.sections]]\ntake = \"cut\"\nlevels = 1", &[], &["levels", "level"]);
         check("[[profiles.mine.sections]]\ntake = \"level\"", &[], &["mine", "which"]);
+        check("[embed]\nmax_chars = 9", &[], &["max_chars", "at least 10"]);
         check("[embed]\nmodel = \"openai/\"", &[], &["openai/", "PROVIDER/MODEL"]);
         check("[embed]\nmodel = \"anthropic/claude\"", &[], &["anthropic/claude", "gemini"]);
         check("[summarize]\nprovider = \"opeanai\"", &[], &["opeanai", "extractive", "openai"]);

@@ -1,5 +1,6 @@
 //! `treering show`: prints the turns of a conversation.
 
+mod embeddings;
 pub(super) mod tree;
 
 use std::io::{self, Write};
@@ -22,7 +23,8 @@ Examples:
   treering show tidewatch --last 3
   treering show tidewatch --tree      the tree of summaries
   treering show tidewatch --nodes --level 1 --uncovered
-  treering show l1-3f9a               one summary")]
+  treering show l1-3f9a               one summary
+  treering --json show tidewatch --last 1 --embeddings")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id; or a node, such as l1-3f9a [default: the latest
     /// conversation]
@@ -52,6 +54,10 @@ pub(super) struct Args {
     /// List only nodes that no higher node covers
     #[arg(long, requires = "nodes")]
     uncovered: bool,
+    /// Show the embedding of each turn instead: the text, its hash, the model and, with --json,
+    /// the vector
+    #[arg(long, conflicts_with_all = ["tree", "nodes"])]
+    embeddings: bool,
     /// Show only this thread
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
@@ -83,6 +89,13 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         thread: args.thread.clone(),
     };
     let (turns, next) = service.turns(&conversation, &request)?;
+    if args.embeddings {
+        return embeddings::print(
+            &engine.turn_embeddings(conversation.id, &turns)?,
+            args.full,
+            output,
+        );
+    }
     let threads = &conversation.threads;
     let page = ConversationPage {
         conversation: ConversationView::of(&conversation, None),
