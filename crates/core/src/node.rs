@@ -340,8 +340,17 @@ pub struct Provenance {
 }
 
 impl Provenance {
+    /// The author of a node that a caller wrote.
+    pub const CALLER: &str = "caller";
+
     /// Separates the name of a fallback summarizer from the name of the one it replaced.
     pub const FALLBACK_SEPARATOR: &str = " for ";
+
+    /// Whether a caller wrote the node.
+    #[must_use]
+    pub fn is_by_caller(&self) -> bool {
+        self.by == Self::CALLER
+    }
 
     /// The name of a fallback summarizer together with the one it replaced.
     #[must_use]

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::capture::TurnEnd;
 use crate::grouping::{self, GroupReason};
 use crate::ids::{MessageIdx, ThreadName};
-use crate::node::{Coverage, Level, Node, NodeSpec, SealCause, Window};
+use crate::node::{Coverage, Level, Node, NodeSpec, SealCause, TextPosition, Window};
 use crate::policy::Policy;
-use crate::windowing::{OpenWindow, SealedWindow, WindowMessage};
+use crate::windowing::{OpenWindow, SealReason, SealedWindow, WindowMessage};
 
 /// The state of a conversation's tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -79,7 +79,10 @@ impl TreeState {
         let shown = TurnEnd { after: piece.idx.0, thread: place };
         self.turn_ends.retain(|end| *end != shown);
         self.through = piece.idx.0 + 1;
-        let seals = self.windows[place].push(piece, &policy.window);
+        let seals = self.windows[place].push(piece, policy.window_rule());
+        if !policy.enabled {
+            self.windows[place].mark_outdated();
+        }
         seals.into_iter().map(|seal| self.window(thread, &seal, policy)).collect()
     }
 
@@ -90,7 +93,7 @@ impl TreeState {
         thread: &ThreadName,
         policy: &Policy,
     ) -> Option<NodeSpec> {
-        let seal = self.windows.get_mut(place)?.end_turn(&policy.window)?;
+        let seal = self.windows.get_mut(place)?.end_turn(policy.window_rule())?;
         self.turn_ends.push(TurnEnd { after: self.through, thread: place });
         Some(self.window(thread, &seal, policy))
     }
@@ -103,6 +106,9 @@ impl TreeState {
     ) -> Vec<NodeSpec> {
         let by = MessageIdx(self.through.saturating_sub(1));
         let mut tasks = Vec::new();
+        if !policy.enabled {
+            return tasks;
+        }
         for (place, thread) in threads.enumerate() {
             let Some(window) = self.windows.get_mut(place) else { continue };
             let seals = window.close(by, &policy.window);
@@ -112,6 +118,32 @@ impl TreeState {
             self.closings.push(self.through);
         }
         tasks
+    }
+
+    /// Seals the open window of the thread at this index up to a position, because a caller asked
+    /// for it. The window is empty afterwards: the messages after the position have to be pushed
+    /// again.
+    pub fn seal_requested(
+        &mut self,
+        place: usize,
+        thread: &ThreadName,
+        until: TextPosition,
+        policy: &Policy,
+    ) -> Option<NodeSpec> {
+        let open = std::mem::take(self.windows.get_mut(place)?);
+        let window = Window { thread: thread.clone(), from: open.from()?, until };
+        let sealed_by = Some(MessageIdx(self.through.saturating_sub(1)));
+        let cause = SealCause::Window(SealReason::Requested);
+        Some(self.task(Level::FIRST, Coverage::Messages(window), cause, sealed_by, policy))
+    }
+
+    /// Seals a group of these nodes, given in time order, because a caller asked for it.
+    pub fn group_requested(&mut self, children: &[Node], policy: &Policy) -> Option<NodeSpec> {
+        let level = children.first()?.level().above();
+        let covers = Coverage::Nodes(children.iter().map(|child| child.id.clone()).collect());
+        let sealed_by = children.iter().filter_map(|child| child.spec.sealed_by).max();
+        let cause = SealCause::Group(GroupReason::Requested);
+        Some(self.task(level, covers, cause, sealed_by, policy))
     }
 
     fn window(&mut self, thread: &ThreadName, seal: &SealedWindow, policy: &Policy) -> NodeSpec {
@@ -203,7 +235,7 @@ impl TreeState {
         policy: &Policy,
     ) -> Vec<(NodeSpec, Vec<u32>)> {
         let mut planned = Vec::new();
-        let Some(rule) = policy.group(above) else { return planned };
+        let Some(rule) = policy.group(above).filter(|_| policy.enabled) else { return planned };
         // Merge threads in time order.
         ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
         while let Some((children, reason)) = first_due(ungrouped, rule) {

@@ -151,12 +151,20 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
         .enumerate()
         .map(|(place, jobs)| format!("{} at level {}", grouped((*jobs).into()), place + 1))
         .collect();
+    let stored = match view.felled_stored {
+        0 => String::new(),
+        stored => format!(", {stored} of them stored with `treering summarize`"),
+    };
     if view.dry_run {
         let planned =
             if levels.is_empty() { "nothing to do".to_owned() } else { levels.join(", ") };
         writeln!(out, "{}: {planned}", paint(BOLD, &view.slug))?;
         if view.felled > 0 {
-            writeln!(out, "  {} would be deleted first", count(view.felled.into(), "node"))?;
+            writeln!(
+                out,
+                "  {} would be deleted first{stored}",
+                count(view.felled.into(), "node")
+            )?;
         }
         return writeln!(
             out,
@@ -173,6 +181,9 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
     } else {
         String::new()
     };
+    if view.felled_stored > 0 {
+        writeln!(out, "  {} deleted{stored}", count(view.felled.into(), "node"))?;
+    }
     let job = view.job.as_deref().map_or("", |job| &job[..12]);
     writeln!(
         out,

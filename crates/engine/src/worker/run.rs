@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
+use treering_core::ports::StoreResult;
 use treering_core::{
-    Job, JobEvent, JobEventKind, JobKind, JobState, Node, NodeSpec, Provenance, ProviderError,
-    RetryAdvice, Timestamp, Write,
+    Conversation, Job, JobEvent, JobEventKind, JobKind, JobState, Node, NodeSpec, Provenance,
+    ProviderError, RetryAdvice, Timestamp, Write,
 };
 
 use super::{JobOutcome, Worker};
@@ -131,26 +132,43 @@ fn finish(
         }
         let policy = policy_of(&general, &conversation)?;
         let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
-        let (mut node, before) = (node.clone(), conversation.tree_state.clone());
+        let mut node = node.clone();
         // An update may have set overrides since the job was leased.
         if let JobKind::Summarize(task) = &job.kind {
             node.spec.overrides.clone_from(&task.overrides);
         }
-        let follows = planner.plan_parent(&mut conversation, &mut node)?;
-        let mut line = released(&job, &node, now);
-        line.text.push_str(&note);
+        let before = conversation.tree_state.clone();
+        let stored = node_writes(&owner, &planner, &mut conversation, node, &job, &note)?;
         if conversation.tree_state != before {
             writes.push(Write::PutConversation(conversation));
         }
-        let embedded = embed::plan_node_job(&owner, reader, key.id, &node, now)?;
-        writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(job)]);
-        writes.push(Write::AddJobEvent(line));
-        writes.extend(embedded);
-        writes.extend(follows);
+        writes.extend(stored);
         Ok((writes, JobOutcome::Done))
     })?;
     kill_points::reach(KillPoint::Finished);
     Ok(ran)
+}
+
+/// The writes that store a node: it replaces its job and any older version of itself, and plans the
+/// jobs that follow from it. Changes the tree state of the conversation, which the caller writes.
+pub(crate) fn node_writes(
+    engine: &Engine,
+    planner: &TreePlanner<'_>,
+    conversation: &mut Conversation,
+    mut node: Node,
+    job: &Job,
+    note: &str,
+) -> StoreResult<Vec<Write>> {
+    let (id, now) = (conversation.id, planner.now);
+    let follows = planner.plan_parent(conversation, &mut node)?;
+    let mut line = released(job, &node, now);
+    line.text.push_str(note);
+    let embedded = embed::plan_node_job(engine, planner.reader, id, &node, now)?;
+    let mut writes = vec![Write::PutNode(id, Box::new(node)), Write::RemoveJob(job.clone())];
+    writes.push(Write::AddJobEvent(line));
+    writes.extend(embedded);
+    writes.extend(follows);
+    Ok(writes)
 }
 
 /// Removes a job whose input no longer exists.

@@ -280,6 +280,8 @@ pub struct UpdateView {
     pub dollars: Option<f64>,
     /// Nodes dropped by the update.
     pub felled: u32,
+    /// Dropped nodes that a caller stored. The summarizer writes them again.
+    pub felled_stored: u32,
     /// Jobs completed before the call returned.
     pub done: u32,
     /// Jobs that failed before the call returned.
@@ -302,6 +304,7 @@ impl UpdateView {
             tokens_out: estimate.tokens_out,
             dollars: estimate.cost.map(Money::dollars),
             felled: estimate.dropped_nodes,
+            felled_stored: estimate.dropped_caller_nodes,
             ..Self::default()
         }
     }

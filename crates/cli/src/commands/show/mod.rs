@@ -52,6 +52,9 @@ pub(super) struct Args {
     /// List only nodes that no higher node covers
     #[arg(long, requires = "nodes")]
     uncovered: bool,
+    /// List the latest node first
+    #[arg(long, requires = "nodes")]
+    latest_first: bool,
     /// Show only this thread
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
@@ -71,8 +74,12 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         return tree::tree(&conversation, service, output);
     }
     if args.nodes {
-        let request =
-            NodesRequest { level: args.level, uncovered: args.uncovered, limit: Some(args.limit) };
+        let request = NodesRequest {
+            level: args.level,
+            uncovered: args.uncovered,
+            latest_first: args.latest_first,
+            limit: Some(args.limit),
+        };
         return tree::nodes(&conversation, &request, service, output);
     }
     let request = PageRequest {
