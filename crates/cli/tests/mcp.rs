@@ -308,7 +308,16 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["remember", "search", "context", "expand", "sessions", "summaries_update", "status"]
+        [
+            "remember",
+            "search",
+            "context",
+            "expand",
+            "sessions",
+            "threads",
+            "summaries_update",
+            "status"
+        ]
     );
     for tool in tools {
         assert_eq!(
@@ -324,7 +333,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
         let reads = tool["annotations"]["readOnlyHint"].as_bool().unwrap();
         assert_eq!(
             reads,
-            !["remember", "summaries_update"].contains(&tool["name"].as_str().unwrap())
+            !["remember", "threads", "summaries_update"].contains(&tool["name"].as_str().unwrap())
         );
     }
     let listed = client.ask("resources/list", &json!({}));
@@ -345,7 +354,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
             .as_array()
             .unwrap()
             .len(),
-        3
+        4
     );
 
     let recall = client

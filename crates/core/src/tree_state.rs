@@ -75,9 +75,13 @@ impl TreeState {
         if self.windows.len() <= place {
             self.windows.resize_with(place + 1, OpenWindow::default);
         }
-        // The next message of the same thread shows the end of the turn without a mark.
+        // The next message of the same thread shows the end of the turn without a mark, unless the
+        // mark says which of several threads ended first.
         let shown = TurnEnd { after: piece.idx.0, thread: place };
-        self.turn_ends.retain(|end| *end != shown);
+        let others = |end: &TurnEnd| end.after == shown.after && end.thread != place;
+        if !self.turn_ends.iter().any(others) {
+            self.turn_ends.retain(|end| *end != shown);
+        }
         self.through = piece.idx.0 + 1;
         let seals = self.windows[place].push(piece, policy.window_rule());
         if !policy.enabled {

@@ -142,9 +142,13 @@ impl TreePlanner<'_> {
         state.closings.extend(closings);
         state.closings.sort_unstable();
         state.closings.dedup();
-        state.turn_ends.extend(turn_ends);
-        state.turn_ends.sort_unstable();
-        state.turn_ends.dedup();
+        for end in turn_ends {
+            if !state.turn_ends.contains(&end) {
+                state.turn_ends.push(end);
+            }
+        }
+        // Ends at one position stay in the order in which they came.
+        state.turn_ends.sort_by_key(|end| end.after);
         Ok(tasks)
     }
 

@@ -79,8 +79,9 @@ pub(super) fn rank(
     scored.into_iter().map(|(item, _)| (item, asked.signals(item))).collect()
 }
 
-/// The items whose embeddings are nearest to that of the query, nearest first. The words of the
-/// query do not count.
+/// The items whose embeddings are nearest to that of the query by cosine, nearest first. The words
+/// of the query do not count, and neither does the mean of the memory, so that a score means the
+/// same in a small memory and in a large one.
 pub(super) fn rank_by_similarity(
     index: &ItemIndex,
     vector: &[f32],
@@ -90,7 +91,7 @@ pub(super) fn rank_by_similarity(
     if filter.matches_nothing || limit == 0 || index.items.is_empty() {
         return Vec::new();
     }
-    let meaning = meaning(index, vector, filter);
+    let meaning = QuantizedQuery::of(vector);
     let nearest = by_meaning(index, &meaning, filter, limit.saturating_mul(2));
     let similarity = |item: u32| (item, index.vectors.similarity(item, &meaning));
     let mut scored: Vec<(u32, f32)> = nearest.into_iter().map(similarity).collect();
