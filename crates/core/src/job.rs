@@ -123,7 +123,13 @@ impl fmt::Display for JobKind {
             Self::EmbedNode(_, _, node) => write!(f, "embed node {node}"),
             Self::Summarize(task) => match &task.covers {
                 Coverage::Messages(window) => {
-                    write!(f, "{} messages {window} (level 1)", Self::SUMMARISE)
+                    write!(f, "{} messages {window}", Self::SUMMARISE)?;
+                    match task.turns {
+                        Some(1) => write!(f, " of 1 turn")?,
+                        Some(turns) => write!(f, " of {turns} turns")?,
+                        None => {}
+                    }
+                    write!(f, " (level 1)")
                 }
                 Coverage::Nodes(children) => {
                     write!(f, "{} {} nodes (level {})", Self::SUMMARISE, children.len(), task.level)

@@ -224,6 +224,10 @@ pub struct NodeSpec {
     /// The message whose arrival sealed it. `None` for nodes sealed before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_by: Option<MessageIdx>,
+    /// The number of turns that a window touches. `None` for groups, and for windows sealed before
+    /// this field existed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
     /// The policy overrides of the update that planned it. They hold for the groups that follow
     /// from it, and are part of its id only through the style.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -152,14 +152,9 @@ impl TreeState {
 
     fn window(&mut self, thread: &ThreadName, seal: &SealedWindow, policy: &Policy) -> NodeSpec {
         let window = Window { thread: thread.clone(), from: seal.from, until: seal.until };
-        let sealed_by = Some(seal.by);
-        self.task(
-            Level::FIRST,
-            Coverage::Messages(window),
-            SealCause::Window(seal.reason),
-            sealed_by,
-            policy,
-        )
+        let (covers, cause) = (Coverage::Messages(window), SealCause::Window(seal.reason));
+        let task = self.task(Level::FIRST, covers, cause, Some(seal.by), policy);
+        NodeSpec { turns: Some(seal.message_run.turns), ..task }
     }
 
     fn task(
@@ -177,7 +172,7 @@ impl TreeState {
         let ordinal = self.sealed[place];
         self.sealed[place] += 1;
         let (style, overrides) = (policy.style(level), Vec::new());
-        NodeSpec { level, ordinal, covers, style, cause, sealed_by, overrides }
+        NodeSpec { level, ordinal, covers, style, cause, sealed_by, turns: None, overrides }
     }
 
     /// Plans the groups that finished nodes of `level` form. `nodes` are all ungrouped nodes of

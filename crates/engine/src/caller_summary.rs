@@ -189,7 +189,8 @@ impl TreePlanner<'_> {
             ));
         }
         let spec = self.seal_open_window(conversation, first, last, &mut writes)?;
-        Ok(Place { spec, writes })
+        let turns = u32::try_from(wanted.len()).ok();
+        Ok(Place { spec: NodeSpec { turns, ..spec }, writes })
     }
 
     /// Seals the open window of a thread after a turn, and folds the messages after it again.

@@ -169,10 +169,15 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
         }
         CodingAgent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
-            // The tool hooks also fire for shell commands and MCP tools. `stop` and `sessionEnd`
-            // carry no messages.
-            let events =
-                ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
+            // The tool hooks also fire for shell commands and MCP tools. `stop` ends a turn;
+            // `sessionEnd` adds nothing to it.
+            let events = [
+                "beforeSubmitPrompt",
+                "afterAgentResponse",
+                "postToolUse",
+                "postToolUseFailure",
+                "stop",
+            ];
             edits.extend(hooks(&events, &json!({ "command": line })));
             vec![
                 change(places.home.join(".cursor/mcp.json"), vec![known(server)]),
