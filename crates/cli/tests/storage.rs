@@ -160,6 +160,15 @@ fn search_by_meaning_alone_without_turns_and_by_topic() {
         semantic.as_array().unwrap().iter().map(|hit| hit["score"].as_f64().unwrap()).collect();
     assert!(scores.windows(2).all(|pair| pair[0] >= pair[1]) && scores[0] <= 1.0, "{scores:?}");
 
+    let by_meaning = ["search", "when they open", "--semantic", "--no-turns"];
+    assert_eq!(home.json(&by_meaning).as_array().unwrap().len(), 1);
+    let off = ["--set", "search.embed_summaries=false"];
+    let without: Vec<&str> = by_meaning.iter().chain(&off).copied().collect();
+    assert_eq!(home.json(&without), json!([]), "summaries have no embeddings then");
+    let by_words: Vec<&str> =
+        ["search", "gates open", "--no-turns"].iter().chain(&off).copied().collect();
+    assert_eq!(home.json(&by_words).as_array().unwrap().len(), 1);
+
     let levels = |args: &[&str]| -> Vec<u64> {
         let args: Vec<&str> = ["search", "gate"].iter().chain(args).copied().collect();
         let hits = home.json(&args);

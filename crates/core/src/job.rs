@@ -327,3 +327,29 @@ fn is_over(error: &ProviderError, failures: u32, policy: &RetryPolicy) -> bool {
 fn lease_end(now: Timestamp) -> Timestamp {
     now.plus_micros(LEASE_MS as i64 * 1000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MessageIdx, Policy, SealCause, TextPosition, ThreadName, Window};
+
+    #[test]
+    fn the_job_of_a_window_names_its_turns() {
+        let until = TextPosition { idx: MessageIdx(6), offset: 0 };
+        let from = TextPosition { idx: MessageIdx(0), offset: 0 };
+        let spec = NodeSpec {
+            level: Level::FIRST,
+            ordinal: 0,
+            covers: Coverage::Messages(Window { thread: ThreadName::main(), from, until }),
+            style: Policy::default().style(Level::FIRST),
+            cause: SealCause::Window(crate::windowing::SealReason::Full),
+            sealed_by: None,
+            turns: Some(3),
+            overrides: Vec::new(),
+        };
+        let describe = |turns| JobKind::Summarize(NodeSpec { turns, ..spec.clone() }).to_string();
+        assert_eq!(describe(Some(3)), "summarise messages #0–#5 of 3 turns (level 1)");
+        assert_eq!(describe(Some(1)), "summarise messages #0–#5 of 1 turn (level 1)");
+        assert_eq!(describe(None), "summarise messages #0–#5 (level 1)");
+    }
+}

@@ -2,7 +2,7 @@
 //! batches while search uses the old ones, until one commit cuts over. An interrupted run keeps
 //! its progress, and several processes may share the work.
 
-use treering_core::ports::{ChangeFilter, Cursor, StoreResult};
+use treering_core::ports::{Change, ChangeFilter, Cursor, StoreResult};
 use treering_core::{ContentVectors, Reader, VectorIndex, Write};
 
 use crate::embed::{TextToEmbed, embed_texts, text_of, texts_to_embed, without_vectors};
@@ -112,7 +112,10 @@ impl Engine {
     /// The next page of texts to embed.
     fn portion(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<Portion> {
         let changes = reader.changes(done, &ChangeFilter::content(), PORTION)?;
-        let texts: Vec<String> = changes.items.iter().map(text_of).collect();
+        let embeds_nodes = self.search_settings().embed_nodes;
+        let is_embedded = |it: &&Change| embeds_nodes || !matches!(it, Change::Node(..));
+        let embedded = changes.items.iter().filter(is_embedded);
+        let texts: Vec<String> = embedded.map(text_of).collect();
         let texts = texts_to_embed(texts.iter().map(String::as_str));
         let is_end = changes.items.is_empty() && changes.is_last;
         Ok(Portion { texts, things: changes.items.len() as u64, done: changes.cursor, is_end })

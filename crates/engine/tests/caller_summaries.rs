@@ -10,8 +10,8 @@ use std::ops::Range;
 use common::{assert_sound, engine_with_policy, run_due_jobs, start};
 use treering_core::ports::JobFilter;
 use treering_core::{
-    ConversationId, ConversationState, Coverage, Entry, Level, NewMessage, Node, NodeContent,
-    NodeId, Policy, Role, ThreadName, TurnNo,
+    ConversationId, ConversationState, Coverage, Entry, EntryKind, Json, Level, NewMessage,
+    NewToolCall, Node, NodeContent, NodeId, Policy, Role, ThreadName, ToolResult, ToolUse, TurnNo,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, NewConversation, NewSummary, ReplayDetection, SummaryParents,
@@ -206,11 +206,37 @@ fn spans_that_cross_a_window_are_refused_with_the_spans_that_fit() {
 #[test]
 fn a_stored_summary_keeps_its_lists_and_counts_tools() {
     let (engine, _home) = engine_with_policy(large());
-    let id = say(&engine, 0..2, 400);
+    let id = say(&engine, 0..1, 400);
+    let call = |name: &str, success: bool| {
+        EntryKind::ToolCall(NewToolCall {
+            name: name.to_owned(),
+            args: Json::empty_object(),
+            outcome: ToolResult::of_parts(Some(Json::empty_object()), Some(success), None),
+            at: start(),
+            external_id: None,
+        })
+    };
+    let user = NewMessage::new(Role::User, "And the port?", start());
+    let answer = NewMessage::new(Role::Assistant, "7410.", start());
+    append(
+        &engine,
+        vec![
+            Entry::message(ThreadName::main(), user),
+            call("grep", true).into(),
+            call("grep", false).into(),
+            call("read", true).into(),
+            Entry::message(ThreadName::main(), answer),
+            Entry::turn_end(ThreadName::main()),
+        ],
+    );
     let mut own = of_turns(0..2, "Invented 4711 in src/none.rs.");
     own.content.key_findings = vec!["A finding".to_owned()];
+    own.content.tools_used =
+        vec![ToolUse { name: "grep".to_owned(), succeeded: 0, failed: 0, unknown: 0 }];
     let node = engine.store_summary(id, own).unwrap();
     assert_eq!(node.content.key_findings, ["A finding"]);
+    let used = &node.content.tools_used[0];
+    assert_eq!((used.succeeded, used.failed, used.unknown), (1, 1, 0));
     assert!(node.grounded < 1.0 && !node.invented.is_empty(), "recorded, and not refused");
 }
 

@@ -244,7 +244,12 @@ impl Engine {
         (model, dims): (&str, usize),
         changes: &[Change],
     ) -> Result<Vec<ItemEmbedding>> {
-        let texts: Vec<Cow<'_, str>> = changes.iter().map(text_of).collect();
+        let embeds_nodes = self.search_settings().embed_nodes;
+        let mut texts: Vec<Cow<'_, str>> = Vec::with_capacity(changes.len());
+        for change in changes {
+            let is_left_out = matches!(change, Change::Node(..)) && !embeds_nodes;
+            texts.push(if is_left_out { Cow::Borrowed("") } else { text_of(change) });
+        }
         let parts: Vec<&str> = texts.iter().map(|text| embedded_part(text)).collect();
         self.embeddings(reader, (model, dims), self.embedder_named(model), &parts)
     }
