@@ -36,6 +36,9 @@ impl<O: fmt::Display> fmt::Display for ParameterOrigin<O> {
     }
 }
 
+/// Reads the value of a group's parameter.
+type GroupValue = fn(&GroupPolicy) -> String;
+
 /// Every parameter of the policy that results from a preset and layers of assignments, each layer
 /// over the one before.
 pub fn parameters_in_force<O: Clone>(
@@ -112,7 +115,7 @@ impl Policy {
             one("min_turns", window.min_turns.to_string()),
             one("keep_recent_turns", window.keep_recent_turns.to_string()),
         ]);
-        let groups: [(&str, fn(&GroupPolicy) -> String); 7] = [
+        let groups: [(&str, GroupValue); 7] = [
             ("group_chars", |group| limit(group.group_chars)),
             ("group_children", |group| limit(group.children)),
             ("group_tokens", |group| limit(group.tokens)),

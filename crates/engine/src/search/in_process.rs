@@ -10,7 +10,8 @@ use treering_core::ports::{
 
 use super::filter::Filter;
 use super::index::ItemIndex;
-use super::rank::{rank, rank_by_similarity};
+use super::rank::rank;
+use super::semantic::rank_by_similarity;
 use crate::engine::Engine;
 use crate::error::Error;
 

@@ -9,6 +9,7 @@ mod postings;
 mod query_embedding;
 mod rank;
 mod scan;
+mod semantic;
 mod simd;
 mod snippet;
 mod term_matches;

@@ -79,31 +79,9 @@ pub(super) fn rank(
     scored.into_iter().map(|(item, _)| (item, asked.signals(item))).collect()
 }
 
-/// The items whose embeddings are nearest to that of the query by cosine, nearest first. The words
-/// of the query do not count, and neither does the mean of the memory, so that a score means the
-/// same in a small memory and in a large one.
-pub(super) fn rank_by_similarity(
-    index: &ItemIndex,
-    vector: &[f32],
-    filter: &Filter,
-    limit: usize,
-) -> Vec<(u32, Signals)> {
-    if filter.matches_nothing || limit == 0 || index.items.is_empty() {
-        return Vec::new();
-    }
-    let meaning = QuantizedQuery::of(vector);
-    let nearest = by_meaning(index, &meaning, filter, limit.saturating_mul(2));
-    let similarity = |item: u32| (item, index.vectors.similarity(item, &meaning));
-    let mut scored: Vec<(u32, f32)> = nearest.into_iter().map(similarity).collect();
-    scored.retain(|(_, similarity)| *similarity > 0.0);
-    scored.sort_unstable_by(|a, b| by_score(index, *a, *b));
-    let signals = |similarity| Signals { similarity, ..Signals::default() };
-    scored.into_iter().map(|(item, similarity)| (item, signals(similarity))).collect()
-}
-
 /// Orders items by score, best first. Ties are broken in an order that does not depend on how the
 /// index was built.
-fn by_score(index: &ItemIndex, a: (u32, f32), b: (u32, f32)) -> Ordering {
+pub(super) fn by_score(index: &ItemIndex, a: (u32, f32), b: (u32, f32)) -> Ordering {
     let name = |item: u32| {
         let it = &index.items[item as usize];
         (it.at, index.conversations[it.conversation as usize].id, it.level, it.number, it.order)
@@ -158,7 +136,7 @@ fn messages_in_scope(index: &ItemIndex, filter: &Filter) -> u32 {
 }
 
 /// The items whose vectors are nearest to the query.
-fn by_meaning(
+pub(super) fn by_meaning(
     index: &ItemIndex,
     meaning: &QuantizedQuery,
     filter: &Filter,
