@@ -494,12 +494,50 @@ fn cursor_turns_are_captured_with_tool_calls() {
 
     person.ok(&["install", "cursor", "--yes"]);
     let hooks: Value = serde_json::from_str(&person.read(".cursor/hooks.json")).unwrap();
-    for event in ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"] {
+    for event in
+        ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure", "stop"]
+    {
         assert!(
             hooks["hooks"][event][0]["command"].as_str().unwrap().ends_with("hook cursor"),
             "{hooks}"
         );
     }
+}
+
+#[test]
+fn the_end_of_a_turn_is_captured() {
+    let person = UserHome::new();
+    fs::create_dir_all(person.memory()).unwrap();
+    fs::write(person.memory().join("treering.toml"), "[tree]\npreset = \"per-turn\"\n").unwrap();
+    let nodes = |person: &UserHome, name: &str| {
+        person.ok(&["work"]);
+        person.ok(&["show", name, "--nodes"]).as_array().unwrap().len()
+    };
+    let cursor = |event: &str, field: &str, text: &str| {
+        json!({ "hook_event_name": event, "conversation_id": "c1", "generation_id": "g1",
+            "workspace_roots": ["/w"], field: text })
+        .to_string()
+    };
+    person.hook("cursor", &cursor("beforeSubmitPrompt", "prompt", "Which port does it use?"));
+    person.hook("cursor", &cursor("afterAgentResponse", "text", "Port 7410, since March."));
+    let name = person.ok(&["sessions"])[0]["slug"].as_str().unwrap().to_owned();
+    assert_eq!(nodes(&person, &name), 0, "the turn may go on");
+    person.hook("cursor", &cursor("stop", "status", "completed"));
+    assert_eq!(nodes(&person, &name), 1);
+
+    let time = json!({ "created": 1_760_000_000_000_u64 });
+    let session = |ended: bool| {
+        json!({ "ended": ended, "session": { "id": "ses_1", "title": "Ports" }, "messages": [
+            { "id": "msg_1", "type": "user", "text": "Which port does it use?", "time": time },
+            { "id": "msg_2", "type": "assistant", "time": time,
+              "content": [{ "type": "text", "text": "Port 7410, since March." }] },
+        ] })
+        .to_string()
+    };
+    person.hook("opencode", &session(false));
+    assert_eq!(nodes(&person, "ports"), 0, "a compaction does not end the turn");
+    person.hook("opencode", &session(true));
+    assert_eq!(nodes(&person, "ports"), 1);
 }
 
 #[test]

@@ -306,10 +306,8 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     let tools = client.ask("tools/list", &json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(
-        names,
-        ["remember", "search", "context", "expand", "sessions", "summaries_update", "status"]
-    );
+    let expected = "remember search context expand sessions threads summaries_update status";
+    assert_eq!(names.join(" "), expected);
     for tool in tools {
         assert_eq!(
             (&tool["inputSchema"]["type"], &tool["outputSchema"]["type"]),
@@ -324,7 +322,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
         let reads = tool["annotations"]["readOnlyHint"].as_bool().unwrap();
         assert_eq!(
             reads,
-            !["remember", "summaries_update"].contains(&tool["name"].as_str().unwrap())
+            !["remember", "threads", "summaries_update"].contains(&tool["name"].as_str().unwrap())
         );
     }
     let listed = client.ask("resources/list", &json!({}));
@@ -345,7 +343,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
             .as_array()
             .unwrap()
             .len(),
-        3
+        4
     );
 
     let recall = client

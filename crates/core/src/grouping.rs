@@ -36,6 +36,8 @@ pub enum GroupReason {
     Chars,
     /// The covered messages exceeded the limit of characters.
     RawChars,
+    /// A caller asked for it.
+    Requested,
 }
 
 impl GroupReason {
@@ -50,6 +52,7 @@ impl GroupReason {
             Self::Messages => "number of messages",
             Self::Chars => "number of characters",
             Self::RawChars => "length of the history",
+            Self::Requested => "on request",
         }
     }
 }

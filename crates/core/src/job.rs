@@ -123,7 +123,13 @@ impl fmt::Display for JobKind {
             Self::EmbedNode(_, _, node) => write!(f, "embed node {node}"),
             Self::Summarize(task) => match &task.covers {
                 Coverage::Messages(window) => {
-                    write!(f, "{} messages {window} (level 1)", Self::SUMMARISE)
+                    write!(f, "{} messages {window}", Self::SUMMARISE)?;
+                    match task.turns {
+                        Some(1) => write!(f, " of 1 turn")?,
+                        Some(turns) => write!(f, " of {turns} turns")?,
+                        None => {}
+                    }
+                    write!(f, " (level 1)")
                 }
                 Coverage::Nodes(children) => {
                     write!(f, "{} {} nodes (level {})", Self::SUMMARISE, children.len(), task.level)
@@ -324,4 +330,30 @@ fn is_over(error: &ProviderError, failures: u32, policy: &RetryPolicy) -> bool {
 
 fn lease_end(now: Timestamp) -> Timestamp {
     now.plus_micros(LEASE_MS as i64 * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MessageIdx, Policy, SealCause, TextPosition, ThreadName, Window};
+
+    #[test]
+    fn the_job_of_a_window_names_its_turns() {
+        let until = TextPosition { idx: MessageIdx(6), offset: 0 };
+        let from = TextPosition { idx: MessageIdx(0), offset: 0 };
+        let spec = NodeSpec {
+            level: Level::FIRST,
+            ordinal: 0,
+            covers: Coverage::Messages(Window { thread: ThreadName::main(), from, until }),
+            style: Policy::default().style(Level::FIRST),
+            cause: SealCause::Window(crate::windowing::SealReason::Full),
+            sealed_by: None,
+            turns: Some(3),
+            overrides: Vec::new(),
+        };
+        let describe = |turns| JobKind::Summarize(NodeSpec { turns, ..spec.clone() }).to_string();
+        assert_eq!(describe(Some(3)), "summarise messages #0–#5 of 3 turns (level 1)");
+        assert_eq!(describe(Some(1)), "summarise messages #0–#5 of 1 turn (level 1)");
+        assert_eq!(describe(None), "summarise messages #0–#5 (level 1)");
+    }
 }

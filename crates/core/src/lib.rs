@@ -50,6 +50,7 @@ mod node_hash;
 mod parameter_names;
 mod parameters;
 mod policy;
+mod policy_in_force;
 mod question;
 mod receipt;
 mod redact;
@@ -86,12 +87,13 @@ pub use node::{
     Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
     SourceTotals, TextPosition, ToolUse, Window,
 };
-pub use node_hash::{hash_of_nodes, hash_of_window};
+pub use node_hash::{hash_of_caller_node, hash_of_nodes, hash_of_window};
 pub use parameter_names::{parameter_aliases, snake_case};
 pub use parameters::{Assignment, PARAMETERS};
 pub use policy::{
     GroupPolicy, Policy, Preset, SealPolicy, SummaryLength, SummaryStyle, WindowPolicy,
 };
+pub use policy_in_force::{ParameterInForce, ParameterOrigin, parameters_in_force};
 pub use ports::{
     ChatModel, Clock, CommitScope, Embedder, Meter, Reader, Store, Summarizer, Tokenizer,
 };

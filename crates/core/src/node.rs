@@ -240,6 +240,10 @@ pub struct NodeSpec {
     /// The message whose arrival sealed it. `None` for nodes sealed before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_by: Option<MessageIdx>,
+    /// The number of turns that a window touches. `None` for groups, and for windows sealed before
+    /// this field existed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
     /// The policy overrides of the update that planned it. They hold for the groups that follow
     /// from it, and are part of its id only through the style.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -366,8 +370,17 @@ pub struct Provenance {
 }
 
 impl Provenance {
+    /// The author of a node that a caller wrote.
+    pub const CALLER: &str = "caller";
+
     /// Separates the name of a fallback summarizer from the name of the one it replaced.
     pub const FALLBACK_SEPARATOR: &str = " for ";
+
+    /// Whether a caller wrote the node.
+    #[must_use]
+    pub fn is_by_caller(&self) -> bool {
+        self.by == Self::CALLER
+    }
 
     /// The name of a fallback summarizer together with the one it replaced.
     #[must_use]

@@ -2,7 +2,7 @@
 
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ThreadName};
-use crate::node::{Coverage, Level, Slice};
+use crate::node::{Coverage, Level, NodeContent, NodeId, Slice};
 use crate::policy::SummaryStyle;
 use crate::tool::ToolCall;
 
@@ -57,6 +57,14 @@ pub fn hash_of_nodes(
     ];
     fields.extend(covers.nodes().iter().map(|child| child.as_str().as_bytes().to_vec()));
     hash_of(&fields)
+}
+
+/// The hash of a node whose content a caller wrote. `planned` is the id that the node would have
+/// if a summarizer wrote it.
+#[must_use]
+pub fn hash_of_caller_node(planned: &NodeId, content: &NodeContent) -> ContentHash {
+    let content = serde_json::to_vec(content).unwrap_or_default();
+    ContentHash::of_fields(&[b"caller", planned.as_str().as_bytes(), &content])
 }
 
 pub(crate) fn style_key(style: &SummaryStyle) -> Vec<u8> {

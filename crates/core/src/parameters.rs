@@ -10,9 +10,14 @@ use crate::error::Invalid;
 use crate::node::Level;
 use crate::parameter_names;
 use crate::policy::{GroupPolicy, Policy, Preset, SealPolicy};
+use crate::policy_in_force::level_of;
 
 /// The parameters and their descriptions. A name may carry a level: `length@2`.
 pub const PARAMETERS: &[(&str, &str)] = &[
+    (
+        "enabled",
+        "Summarize (`true` or `false`). With `false`, messages are stored and found, but no window or group seals; with `true` again, the next message or `treering update` catches up.",
+    ),
     ("window_chars", "Target size of a window, in characters. A longer message is split."),
     (
         "wiggle",
@@ -71,6 +76,23 @@ pub const PARAMETERS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The parameters that only windows have.
+const WINDOW_PARAMETERS: [&str; 13] = [
+    "window_chars",
+    "min_flush_chars",
+    "flush_after",
+    "overlap_chars",
+    "seal_policy",
+    "ensure_assistant",
+    "messages",
+    "tokens",
+    "age",
+    "turns",
+    "chars",
+    "min_turns",
+    "keep_recent_turns",
+];
+
 /// An assignment of a value to a parameter, at one level or at every level it applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -112,7 +134,27 @@ impl Assignment {
         Ok(assignment)
     }
 
-    fn apply(&self, policy: &mut Policy) -> Result<(), Invalid> {
+    /// The preset that it chooses, if it does.
+    pub(crate) fn preset(&self) -> Option<Preset> {
+        if self.name == "preset" { self.value.parse().ok() } else { None }
+    }
+
+    /// Whether it sets a parameter, whose name may carry a level.
+    pub(crate) fn sets(&self, parameter: &str) -> bool {
+        let base = parameter.split('@').next().unwrap_or_default();
+        let level = level_of(parameter);
+        self.preset().is_some()
+            || (self.name == base
+                && (self.level.is_none() || level.is_none() || self.level == level))
+    }
+
+    /// Whether it concerns level 1 only, so that it has no effect above.
+    #[must_use]
+    pub fn is_of_level_one(&self) -> bool {
+        WINDOW_PARAMETERS.contains(&self.name.as_str()) || self.level == Some(Level::FIRST)
+    }
+
+    pub(crate) fn apply(&self, policy: &mut Policy) -> Result<(), Invalid> {
         let value = self.value.as_str();
         let name = match self.level {
             Some(level) => format!("{}@{level}", self.name),
@@ -125,8 +167,9 @@ impl Assignment {
         match self.name.as_str() {
             "preset" => {
                 let preset = Policy::from(value.parse::<Preset>().map_err(refuse)?);
-                // Prompts come from the configuration, not from a preset.
-                *policy = Policy { prompts: std::mem::take(&mut policy.prompts), ..preset };
+                // Prompts come from the configuration, and a preset does not turn the tree on.
+                let (prompts, enabled) = (std::mem::take(&mut policy.prompts), policy.enabled);
+                *policy = Policy { prompts, enabled, ..preset };
             }
             "wiggle" => return self.set_wiggle(policy).map_err(refuse),
             "length" => {
@@ -141,6 +184,7 @@ impl Assignment {
                 let strategy = value.parse().map_err(refuse)?;
                 set_at(&mut policy.strategies, level, 1, strategy);
             }
+            "enabled" => policy.enabled = flag(value).map_err(refuse)?,
             "deduplicate" => policy.deduplicate = flag(value).map_err(refuse)?,
             "ratio_only" => policy.set_ratio_only(flag(value).map_err(refuse)?),
             _ => {
@@ -395,7 +439,7 @@ mod tests {
         for (name, _) in PARAMETERS {
             let value = match *name {
                 "seal_policy" => "time",
-                "ensure_assistant" | "deduplicate" | "ratio_only" => "false",
+                "enabled" | "ensure_assistant" | "deduplicate" | "ratio_only" => "false",
                 "flush_after" | "age" => "2 h",
                 "wiggle" => "0.25",
                 "length" => "2-5 sentences",

@@ -152,6 +152,9 @@ pub struct SummaryStyle {
 /// Every threshold of a conversation. Levels above the last entry of a list use the last entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
+    /// Whether windows and groups seal. While it is false, messages are captured and found by
+    /// search, and only callers add nodes.
+    pub enabled: bool,
     /// The window policy, for level 1.
     pub window: WindowPolicy,
     /// The group policies, for levels 2, 3, …
@@ -263,6 +266,7 @@ const fn groups_at(children: u32, tokens: u32, messages: u32) -> GroupPolicy {
 impl From<Preset> for Policy {
     fn from(preset: Preset) -> Self {
         let base = Self {
+            enabled: true,
             window: NEVER,
             groups: vec![groups_of(10_000)],
             lengths: vec![SummaryLength::Keep(0.5), SummaryLength::Keep(0.10)],
@@ -421,6 +425,11 @@ impl Policy {
             [] => Cow::Borrowed(self),
             overrides => self.with(overrides).map_or(Cow::Borrowed(self), Cow::Owned),
         }
+    }
+
+    /// The rule that seals windows. No window seals while the tree is turned off.
+    pub(crate) const fn window_rule(&self) -> &WindowPolicy {
+        if self.enabled { &self.window } else { &NEVER }
     }
 
     /// The group policy for nodes of `level` (2 or higher).

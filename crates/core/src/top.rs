@@ -32,6 +32,7 @@ pub fn plan_top(
         style: policy.top_style(),
         cause: SealCause::Closed,
         sealed_by,
+        turns: None,
         overrides: Vec::new(),
     })
 }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::capture::TurnEnd;
 use crate::grouping::{self, GroupReason};
 use crate::ids::{MessageIdx, ThreadName};
-use crate::node::{Coverage, Level, Node, NodeSpec, SealCause, Window};
+use crate::node::{Coverage, Level, Node, NodeSpec, SealCause, TextPosition, Window};
 use crate::policy::Policy;
-use crate::windowing::{OpenWindow, SealedWindow, WindowMessage};
+use crate::windowing::{OpenWindow, SealReason, SealedWindow, WindowMessage};
 
 /// The state of a conversation's tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -89,11 +89,19 @@ impl TreeState {
         if self.windows.len() <= index {
             self.windows.resize_with(index + 1, OpenWindow::default);
         }
-        // The next message of the same thread shows the end of the turn without a mark.
+        // The next message of the same thread shows the end of the turn without a mark, unless the
+        // mark says which of several threads ended first.
         let unmarked_end = TurnEnd { after: piece.idx.0, thread: index };
-        self.turn_ends.retain(|end| *end != unmarked_end);
+        let is_of_other =
+            |end: &TurnEnd| end.after == unmarked_end.after && end.thread != unmarked_end.thread;
+        if !self.turn_ends.iter().any(is_of_other) {
+            self.turn_ends.retain(|end| *end != unmarked_end);
+        }
         self.through = piece.idx.0 + 1;
-        let seals = self.windows[index].push(piece, &policy.window);
+        let seals = self.windows[index].push(piece, policy.window_rule());
+        if !policy.enabled {
+            self.windows[index].mark_outdated();
+        }
         seals.into_iter().map(|seal| self.window(thread, &seal, policy)).collect()
     }
 
@@ -104,7 +112,7 @@ impl TreeState {
         thread: &ThreadName,
         policy: &Policy,
     ) -> Option<NodeSpec> {
-        let seal = self.windows.get_mut(index)?.end_turn(&policy.window)?;
+        let seal = self.windows.get_mut(index)?.end_turn(policy.window_rule())?;
         self.turn_ends.push(TurnEnd { after: self.through, thread: index });
         Some(self.window(thread, &seal, policy))
     }
@@ -117,6 +125,9 @@ impl TreeState {
     ) -> Vec<NodeSpec> {
         let by = MessageIdx(self.through.saturating_sub(1));
         let mut tasks = Vec::new();
+        if !policy.enabled {
+            return tasks;
+        }
         for (index, thread) in threads.enumerate() {
             let Some(window) = self.windows.get_mut(index) else { continue };
             let seals = window.close(by, &policy.window);
@@ -128,16 +139,37 @@ impl TreeState {
         tasks
     }
 
+    /// Seals the open window of the thread at this index up to a position, because a caller asked
+    /// for it. The window is empty afterwards: the messages after the position have to be pushed
+    /// again.
+    pub fn seal_requested(
+        &mut self,
+        index: usize,
+        thread: &ThreadName,
+        until: TextPosition,
+        policy: &Policy,
+    ) -> Option<NodeSpec> {
+        let open = std::mem::take(self.windows.get_mut(index)?);
+        let window = Window { thread: thread.clone(), from: open.from()?, until };
+        let sealed_by = Some(MessageIdx(self.through.saturating_sub(1)));
+        let cause = SealCause::Window(SealReason::Requested);
+        Some(self.task(Level::FIRST, Coverage::Messages(window), cause, sealed_by, policy))
+    }
+
+    /// Seals a group of these nodes, given in time order, because a caller asked for it.
+    pub fn group_requested(&mut self, children: &[Node], policy: &Policy) -> Option<NodeSpec> {
+        let level = children.first()?.level().above();
+        let covers = Coverage::Nodes(children.iter().map(|child| child.id.clone()).collect());
+        let sealed_by = children.iter().filter_map(|child| child.spec.sealed_by).max();
+        let cause = SealCause::Group(GroupReason::Requested);
+        Some(self.task(level, covers, cause, sealed_by, policy))
+    }
+
     fn window(&mut self, thread: &ThreadName, seal: &SealedWindow, policy: &Policy) -> NodeSpec {
         let window = Window { thread: thread.clone(), from: seal.from, until: seal.until };
-        let sealed_by = Some(seal.by);
-        self.task(
-            Level::FIRST,
-            Coverage::Messages(window),
-            SealCause::Window(seal.reason),
-            sealed_by,
-            policy,
-        )
+        let (covers, cause) = (Coverage::Messages(window), SealCause::Window(seal.reason));
+        let task = self.task(Level::FIRST, covers, cause, Some(seal.by), policy);
+        NodeSpec { turns: Some(seal.message_run.turns), ..task }
     }
 
     fn task(
@@ -155,7 +187,7 @@ impl TreeState {
         let ordinal = self.sealed[index];
         self.sealed[index] += 1;
         let (style, overrides) = (policy.style(level), Vec::new());
-        NodeSpec { level, ordinal, covers, style, cause, sealed_by, overrides }
+        NodeSpec { level, ordinal, covers, style, cause, sealed_by, turns: None, overrides }
     }
 
     /// Plans the groups that finished nodes of `level` form. `nodes` are all ungrouped nodes of
@@ -217,7 +249,8 @@ impl TreeState {
         policy: &Policy,
     ) -> Vec<(NodeSpec, Vec<u32>)> {
         let mut planned = Vec::new();
-        let Some(rule) = policy.group(parent_level) else { return planned };
+        let rule = policy.group(parent_level).filter(|_| policy.enabled);
+        let Some(rule) = rule else { return planned };
         // Merge threads in time order.
         ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
         while let Some((children, reason)) = first_due(ungrouped, rule) {

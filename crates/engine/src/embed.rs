@@ -79,7 +79,7 @@ pub(crate) fn plan_node_job(
     node: &Node,
     now: Timestamp,
 ) -> StoreResult<Vec<Write>> {
-    match engine.kept_index(reader)? {
+    match engine.kept_index(reader)?.filter(|_| engine.search_settings().embed_nodes) {
         None => Ok(Vec::new()),
         Some(_) => Ok(job_writes(id, of_node(node), now).into()),
     }
@@ -316,7 +316,8 @@ pub(crate) fn missing_jobs(
     let turns = reader.turns(key.id, Span::starting(TurnNo(0), usize::MAX))?;
     let nodes = reader.nodes(key.id, &NodeFilter::default())?;
     let kinds = turns.iter().map(|turn| JobKind::EmbedTurn(turn.no));
-    let kinds = kinds.chain(nodes.iter().map(of_node));
+    let embedded = nodes.iter().filter(|_| engine.search_settings().embed_nodes);
+    let kinds = kinds.chain(embedded.map(of_node));
     let planned: HashSet<(u8, u32, Option<&NodeId>)> =
         planned.iter().filter_map(|job| identity(&job.kind)).collect();
     let is_planned =

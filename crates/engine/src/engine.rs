@@ -93,11 +93,13 @@ pub struct SearchOptions {
     /// Memory limit of the in-process search indexes of all tenants together, in bytes. Beyond it
     /// the least recently used index is evicted.
     pub memory_bytes: usize,
+    /// Whether nodes are embedded. Nodes without embeddings are found by their words.
+    pub embed_nodes: bool,
 }
 
 impl Default for SearchOptions {
     fn default() -> Self {
-        Self { memory_bytes: 512 << 20 }
+        Self { memory_bytes: 512 << 20, embed_nodes: true }
     }
 }
 

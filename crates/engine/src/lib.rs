@@ -4,6 +4,7 @@
 //! never builds an adapter, and every write goes through one commit of the store.
 
 mod agent;
+mod caller_summary;
 mod circuit_breaker;
 mod clock;
 mod context;
@@ -23,6 +24,7 @@ mod kill_points;
 mod leases;
 mod maintenance;
 mod measures;
+mod on_demand;
 mod overlay;
 mod pacing;
 mod rehearsal;
@@ -42,6 +44,7 @@ mod verify;
 mod worker;
 
 pub use agent::{Agent, AgentOptions, Reply};
+pub use caller_summary::{NewSummary, SummaryParents};
 pub use clock::SystemClock;
 pub use context::{Context, ContextChange, ContextItem, ContextRequest, ContextSection};
 pub use cwd::normalize_cwd;
@@ -55,6 +58,7 @@ pub use gate::GateWait;
 pub use ingest::{AppendReport, AppendTarget, EntryBatch, ReplayDetection};
 pub use kill_points::KillPoint;
 pub use measures::{Durations, Measures};
+pub use on_demand::TurnSummary;
 pub use pacing::Pace;
 pub use reindex::{ReindexProgress, ReindexReport};
 pub use repair::RepairReport;

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use treering_core::ports::{ChangeFilter, Cursor, StoreResult};
+use treering_core::ports::{Change, ChangeFilter, Cursor, StoreResult};
 use treering_core::{ContentVectors, Reader, VectorIndex, Write};
 
 use crate::embed::{TextToEmbed, embed_texts, texts_to_embed, without_vectors};
@@ -120,8 +120,11 @@ impl Engine {
     /// The next page of texts to embed.
     fn next_batch(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<ReindexBatch> {
         let changes = reader.changes(done, &ChangeFilter::content(), PORTION)?;
-        let options = self.embed_text_options();
-        let mut texts: Vec<Cow<'_, str>> = changes.items.iter().map(text_to_embed).collect();
+        let (options, embeds_nodes) =
+            (self.embed_text_options(), self.search_settings().embed_nodes);
+        let is_embedded = |it: &&Change| embeds_nodes || !matches!(it, Change::Node(..));
+        let embedded = changes.items.iter().filter(is_embedded);
+        let mut texts: Vec<Cow<'_, str>> = embedded.map(text_to_embed).collect();
         if options.turns {
             texts.extend(turn_texts(reader, &changes.items)?.into_iter().map(Cow::Owned));
         }

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use treering_core::acceptance::{self, Fidelity};
 use treering_core::facts::Facts;
-use treering_core::{Job, NodeContent, Provenance, ProviderError, Summarizer, SummaryRequest};
+use treering_core::{
+    ConversationId, Job, NodeContent, Provenance, ProviderError, Summarizer, SummaryRequest,
+};
 
 use crate::engine::Engine;
 use crate::spend_meter::SpendMeter;
@@ -48,30 +50,62 @@ fn summarize_or_fall_back(
     material: &SummaryInput,
     turn: &Mutex<()>,
 ) -> Result<WrittenSummary, ProviderError> {
-    let (summarizer, retry) = (engine.summarizer(), engine.work().retry);
-    let meter = engine.spend_meter(Some(job.conversation));
-    let ask = || guarded(summarizer, &material.request, &meter);
-    let error = match engine.with_circuit_breaker(summarizer.name(), ask) {
-        Ok(content) => {
-            match acceptance::accept(&content, material.request.facts(), material.source.chars) {
-                Ok(fidelity) => {
-                    let (by, note) = (summarizer.name().to_owned(), meter.note());
-                    return Ok(WrittenSummary { content, fidelity, by, note });
-                }
-                Err(unusable) => ProviderError::transient(unusable.to_string()),
-            }
-        }
-        Err(error) if job.would_give_up(&error, &retry) => error,
-        Err(error) => {
+    let (conversation, retry) = (Some(job.conversation), engine.work().retry);
+    let meter = engine.spend_meter(conversation);
+    match attempt(engine, &material.request, material.source.chars, &meter) {
+        Ok(written) => Ok(written),
+        Err((error, false)) if !job.would_give_up(&error, &retry) => {
             let reason = format!("{}{}", error.reason, meter.note());
-            return Err(ProviderError { reason, ..error });
+            Err(ProviderError { reason, ..error })
         }
-    };
+        Err((error, _)) => fall_back(engine, &material.request, &meter, error, turn),
+    }
+}
+
+/// Writes a summary without a job, so that a failure is not retried later but uses the fallback.
+pub(crate) fn summarize_now(
+    engine: &Engine,
+    conversation: Option<ConversationId>,
+    request: &SummaryRequest,
+    turn: &Mutex<()>,
+) -> Result<WrittenSummary, ProviderError> {
+    let meter = engine.spend_meter(conversation);
+    attempt(engine, request, request.chars(), &meter)
+        .or_else(|(error, _)| fall_back(engine, request, &meter, error, turn))
+}
+
+/// Calls the summarizer. The error says whether there was an answer, which is not usable.
+fn attempt(
+    engine: &Engine,
+    request: &SummaryRequest,
+    source_chars: u64,
+    meter: &SpendMeter,
+) -> Result<WrittenSummary, (ProviderError, bool)> {
+    let summarizer = engine.summarizer();
+    let ask = || guarded(summarizer, request, meter);
+    let content =
+        engine.with_circuit_breaker(summarizer.name(), ask).map_err(|error| (error, false))?;
+    match acceptance::accept(&content, request.facts(), source_chars) {
+        Ok(fidelity) => {
+            let (by, note) = (summarizer.name().to_owned(), meter.note());
+            Ok(WrittenSummary { content, fidelity, by, note })
+        }
+        Err(unusable) => Err((ProviderError::transient(unusable.to_string()), true)),
+    }
+}
+
+fn fall_back(
+    engine: &Engine,
+    request: &SummaryRequest,
+    meter: &SpendMeter,
+    error: ProviderError,
+    turn: &Mutex<()>,
+) -> Result<WrittenSummary, ProviderError> {
     let Some(fallback) = engine.fallback() else { return Err(error) };
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-    let content = guarded(fallback, &material.request, &meter)?;
-    let fidelity = acceptance::fidelity(&Facts::of_content(&content), material.request.facts());
-    let by = Provenance::fallback_label(fallback.name(), summarizer.name());
+    let content = guarded(fallback, request, meter)?;
+    let fidelity = acceptance::fidelity(&Facts::of_content(&content), request.facts());
+    let by = Provenance::fallback_label(fallback.name(), engine.summarizer().name());
     Ok(WrittenSummary { content, fidelity, by, note: format!("; {error}{}", meter.note()) })
 }
 

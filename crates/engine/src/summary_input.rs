@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use treering_core::acceptance::Fidelity;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    ContentHash, ConversationKey, Coverage, Level, Message, MessageIdx, MessagePassage, Node,
-    NodeContent, NodeId, NodePassage, NodeSpec, Passage, Provenance, Reader, SessionInfo,
-    SourceTotals, SummaryLength, SummaryRequest, Timestamp, ToolCall, ToolPassage, TurnNo, Window,
-    hash_of_nodes, hash_of_window, sort_roots,
+    ContentHash, ConversationKey, Coverage, Level, Message, MessageIdx, MessagePassage, NewMessage,
+    NewToolCall, Node, NodeContent, NodeId, NodePassage, NodeSpec, Passage, Provenance, Reader,
+    SessionInfo, SourceTotals, SummaryLength, SummaryRequest, Timestamp, ToolPassage, TurnNo,
+    Window, hash_of_nodes, hash_of_window, sort_roots,
 };
 
 use crate::top;
@@ -83,7 +83,7 @@ impl SummaryInput {
         source.turns = u32::try_from(turns.len()).unwrap_or(u32::MAX);
         for message in &messages {
             while let Some(call) = next_calls.next_if(|call| call.before <= message.idx) {
-                passages.push(Passage::Tool(tool(call)));
+                passages.push(Passage::Tool(tool_passage(&call.call)));
             }
             let Some(slice) = window.slice(message.idx, message.chars) else { continue };
             let text = cut(&message.body.text, slice.from, slice.until);
@@ -95,7 +95,7 @@ impl SummaryInput {
                 all => u64::from(message.tokens) * chars / u64::from(all),
             };
             slices.push((message.hash, slice));
-            passages.push(Passage::Message(message_passage(message, text)));
+            passages.push(Passage::Message(message_passage(&message.body, text)));
         }
         source.chars = source.raw_chars;
         let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &calls, &task.style);
@@ -320,7 +320,7 @@ fn overlap(
     // The window starts within its first message, or after an earlier one of the thread.
     if window.from.offset > 0 {
         return Ok(vec![Passage::Message(message_passage(
-            first,
+            &first.body,
             tail(first, window.from.offset, chars),
         ))]);
     }
@@ -328,7 +328,7 @@ fn overlap(
     let before = reader.messages(key.id, Span::between(from, window.from.idx))?;
     let last = before.iter().rfind(|message| message.thread == window.thread);
     Ok(last
-        .map(|last| Passage::Message(message_passage(last, tail(last, last.chars, chars))))
+        .map(|last| Passage::Message(message_passage(&last.body, tail(last, last.chars, chars))))
         .into_iter()
         .collect())
 }
@@ -342,8 +342,7 @@ fn tail(message: &Message, end: u32, chars: u32) -> &str {
     }
 }
 
-fn message_passage(message: &Message, text: &str) -> MessagePassage {
-    let body = &message.body;
+pub(crate) fn message_passage(body: &NewMessage, text: &str) -> MessagePassage {
     MessagePassage {
         role: body.role,
         author: body.author.clone(),
@@ -352,13 +351,13 @@ fn message_passage(message: &Message, text: &str) -> MessagePassage {
     }
 }
 
-fn tool(call: &ToolCall) -> ToolPassage {
-    let outcome = call.call.outcome.as_ref();
+pub(crate) fn tool_passage(call: &NewToolCall) -> ToolPassage {
+    let outcome = call.outcome.as_ref();
     let head = |text: &str, limit: usize| text.chars().take(limit).collect();
     ToolPassage {
-        name: call.call.name.clone(),
+        name: call.name.clone(),
         success: outcome.and_then(|outcome| outcome.success),
-        args: head(call.call.args.as_str(), ARGS_CHARS),
+        args: head(call.args.as_str(), ARGS_CHARS),
         result: outcome
             .map_or_else(String::new, |outcome| head(&outcome.result.to_text(), RESULT_CHARS)),
     }

@@ -3,8 +3,8 @@
 
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::{
-    Assignment, Conversation, ConversationId, ConversationKey, ConversationState, Job, JobKind,
-    Level, MessageIdx, Node, NodeSpec, Reader, Write, plan_top, sort_roots,
+    Assignment, Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job,
+    JobId, JobKind, Level, MessageIdx, Node, NodeSpec, Reader, Write, plan_top, sort_roots,
 };
 
 use crate::engine::Engine;
@@ -50,9 +50,7 @@ impl TreePlanner<'_> {
                 // A group takes its level.
                 Some(level) if level <= highest => self.drop_top(conversation, level, writes),
                 Some(level) => {
-                    writes.push(Write::MarkDirty(id, level, vec![NodeSpec::TOP_ORDINAL]));
-                    let jobs = self.summary_jobs(id, Some(level))?;
-                    writes.extend(jobs.into_iter().filter(is_of_top).map(Write::RemoveJob));
+                    self.outdate_top(id, level, &Coverage::Whole(Vec::new()), writes)?;
                 }
                 None => {}
             }
@@ -106,10 +104,39 @@ impl TreePlanner<'_> {
         };
         let is_current =
             |top: &Node| !top.dirty && top.level() == task.level && top.spec.covers == task.covers;
-        if !tops.iter().any(is_current) {
+        if tops.iter().any(is_current) {
+            return Ok(());
+        }
+        match conversation.tree_state.top {
+            // While the tree is turned off, nothing would write it again.
+            Some(level) if level != task.level || !policy.enabled => {
+                self.drop_top(conversation, level, writes);
+            }
+            Some(level) => self.outdate_top(conversation.id, level, &task.covers, writes)?,
+            None => {}
+        }
+        if policy.enabled {
             conversation.tree_state.top = Some(task.level);
             writes.extend(self.jobs(vec![NodeSpec { overrides: overrides.to_vec(), ..task }]));
         }
+        Ok(())
+    }
+
+    /// Marks the top as dirty, and removes its job unless that covers these nodes.
+    fn outdate_top(
+        &self,
+        id: ConversationId,
+        level: Level,
+        covers: &Coverage,
+        writes: &mut Vec<Write>,
+    ) -> StoreResult<()> {
+        writes.push(Write::MarkDirty(id, level, vec![NodeSpec::TOP_ORDINAL]));
+        let is_outdated = |job: &Job| match &job.kind {
+            JobKind::Summarize(task) => task.is_top() && task.covers != *covers,
+            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => false,
+        };
+        let jobs = self.summary_jobs(id, Some(level), 1)?;
+        writes.extend(jobs.into_iter().filter(is_outdated).map(Write::RemoveJob));
         Ok(())
     }
 
@@ -127,24 +154,37 @@ impl TreePlanner<'_> {
         done: Option<&Job>,
         writes: &[Write],
     ) -> StoreResult<Option<Level>> {
+        let mut finished: Vec<JobId> = done.map(|job| job.id).into_iter().collect();
+        finished.extend(writes.iter().filter_map(|write| match write {
+            Write::RemoveJob(job) => Some(job.id),
+            _ => None,
+        }));
+        let is_unfinished = |job: &Job| !finished.contains(&job.id);
         let planned = writes.iter().filter_map(|write| match write {
-            Write::AddJob(Job { kind: JobKind::Summarize(task), .. }) => Some(task.level),
+            Write::AddJob(job) if is_unfinished(job) => match &job.kind {
+                JobKind::Summarize(task) => Some(task.level),
+                JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => None,
+            },
             _ => None,
         });
         if let Some(planned) = planned.max() {
             return Ok(Some(planned));
         }
-        let jobs = self.summary_jobs(id, None)?;
-        let others =
-            jobs.iter().filter(|job| !is_of_top(job) && done.map(|it| it.id) != Some(job.id));
+        // One more than the finished jobs and that of the top.
+        let jobs = self.summary_jobs(id, None, finished.len() + 2)?;
+        let others = jobs.iter().filter(|job| !is_of_top(job) && is_unfinished(job));
         Ok(others.filter_map(|job| Level::new(job.kind.height())).max())
     }
 
-    /// A few of the unfinished jobs that write nodes, those of one level or the lowest: enough to
-    /// tell whether there is one besides the job of this commit and that of the top.
-    fn summary_jobs(&self, id: ConversationId, level: Option<Level>) -> StoreResult<Vec<Job>> {
+    /// The first unfinished jobs that write nodes, those of one level or the lowest.
+    fn summary_jobs(
+        &self,
+        id: ConversationId,
+        level: Option<Level>,
+        limit: usize,
+    ) -> StoreResult<Vec<Job>> {
         let heights = level.map(|level| (level.number(), level.number()));
-        self.reader.jobs(&JobFilter { heights, summaries: true, limit: 3, ..JobFilter::of(id) })
+        self.reader.jobs(&JobFilter { heights, summaries: true, limit, ..JobFilter::of(id) })
     }
 }
 
@@ -165,6 +205,8 @@ impl Engine {
             return Ok(None);
         }
         let mut roots = ungrouped(&*reader, id)?;
-        Ok(if roots.len() == 1 { roots.pop() } else { None })
+        // While the tree is turned off, a root may be the only one without covering everything.
+        let covers_all = |root: &Node| root.source.until >= conversation.totals.messages;
+        Ok(if roots.len() == 1 { roots.pop().filter(covers_all) } else { None })
     }
 }

@@ -100,7 +100,7 @@ impl TreePlanner<'_> {
 
     /// Ends the latest turn of every thread where it has a mark. Call it once all messages are
     /// processed.
-    fn end_turns(&self, conversation: &mut Conversation) -> Vec<NodeSpec> {
+    pub(crate) fn end_turns(&self, conversation: &mut Conversation) -> Vec<NodeSpec> {
         let ended = |(index, thread): (usize, &Thread)| thread.turn_ended.then_some(index);
         let ended: Vec<usize> = conversation.threads.iter().enumerate().filter_map(ended).collect();
         ended.into_iter().filter_map(|index| self.end_turn(conversation, index)).collect()
@@ -142,15 +142,21 @@ impl TreePlanner<'_> {
         state.closings.extend(closings);
         state.closings.sort_unstable();
         state.closings.dedup();
-        state.turn_ends.extend(turn_ends);
-        state.turn_ends.sort_unstable();
-        state.turn_ends.dedup();
+        for end in turn_ends {
+            if !state.turn_ends.contains(&end) {
+                state.turn_ends.push(end);
+            }
+        }
+        // Ends at one position stay in the order in which they came.
+        state.turn_ends.sort_by_key(|end| end.after);
         Ok(tasks)
     }
 
-    /// Reprocesses the open windows if an older version wrote one of them.
+    /// Reprocesses the open windows if an older version wrote one of them, or the tree was turned
+    /// off and is on again.
     fn refold_outdated(&self, conversation: &mut Conversation) -> StoreResult<Vec<NodeSpec>> {
-        match conversation.tree_state.windows.iter().any(|window| window.is_outdated()) {
+        let is_on = self.window_policy().enabled;
+        match is_on && conversation.tree_state.windows.iter().any(|window| window.is_outdated()) {
             true => self.reopen(conversation),
             false => Ok(Vec::new()),
         }
@@ -191,7 +197,7 @@ impl TreePlanner<'_> {
     }
 
     /// The policy of new windows.
-    fn window_policy(&self) -> Cow<'_, Policy> {
+    pub(crate) fn window_policy(&self) -> Cow<'_, Policy> {
         self.policy.overridden(self.overrides)
     }
 
@@ -285,7 +291,7 @@ impl TreePlanner<'_> {
         Ok(writes)
     }
 
-    fn node(&self, level: Level, ordinal: u32) -> StoreResult<Option<Node>> {
+    pub(crate) fn node(&self, level: Level, ordinal: u32) -> StoreResult<Option<Node>> {
         let ordinals = Some(Span::between(ordinal, ordinal + 1));
         Ok(self.reader.nodes(self.key.id, &NodeFilter { ordinals, ..NodeFilter::at(level) })?.pop())
     }

@@ -5,9 +5,9 @@ use treering_core::chat::Usage;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
 use treering_core::{
-    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, Invalid, Job, JobEvent,
-    JobEventKind, JobId, JobKind, JobState, Level, Node, Policy, Reader, StoreError, Timestamp,
-    TreeState, Write,
+    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState,
+    Invalid, Job, JobEvent, JobEventKind, JobId, JobKind, JobState, Level, Node, Policy, Reader,
+    StoreError, Timestamp, TreeState, Write,
 };
 
 use crate::engine::Engine;
@@ -54,6 +54,8 @@ pub struct Estimate {
     pub tokens_out: u64,
     /// Number of nodes that are dropped.
     pub dropped_nodes: u32,
+    /// Number of dropped nodes that a caller wrote.
+    pub dropped_caller_nodes: u32,
     /// The cost, if the price of the model is known.
     pub cost: Option<Money>,
     /// Whether a local summarizer wrote the summaries, so that the figures are exact.
@@ -86,7 +88,8 @@ impl Engine {
         let (now, long) = (updater.now, LongMessageCache::default());
         let rehearsal = Rehearsal { engine: self, policy: &policy, now, only, long };
         let estimate = updater.priced(rehearsal.run(&mut overlay)?);
-        Ok(Estimate { dropped_nodes: planned.estimate.dropped_nodes, ..estimate })
+        let Estimate { dropped_nodes, dropped_caller_nodes, .. } = planned.estimate;
+        Ok(Estimate { dropped_nodes, dropped_caller_nodes, ..estimate })
     }
 
     /// Plans an update. The jobs are durable when it returns, and any worker runs them.
@@ -105,6 +108,15 @@ impl Engine {
     }
 
     fn updater(&self, id: ConversationId, update: &Update) -> Result<Updater> {
+        if let Some(level) = update.level.filter(|level| *level > Level::FIRST)
+            && let Some(parameter) = update.policy.iter().find(|it| it.is_of_level_one())
+        {
+            let why = format!(
+                "it concerns level 1, and this update begins at level {level}; leave it out, or \
+                 update level 1 or every level"
+            );
+            return Err(Invalid::new(format!("policy parameter {parameter}"), why).into());
+        }
         let (general, now) = (self.policy().clone(), self.clock().now());
         let summarizer = self.summarizer_name().to_owned();
         let price = match self.summarizer().is_remote() {
@@ -151,7 +163,7 @@ impl Updater {
         let planner = TreePlanner { reader, key, policy: &base, overrides, now };
         let before = conversation.clone();
         let (mut writes, dropped) = match self.update.strategy {
-            UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, 0),
+            UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, [0, 0]),
             UpdateStrategy::Full => self.rebuild(&planner, &mut conversation)?,
         };
         let mut all = self.override_queue(reader)?;
@@ -168,7 +180,8 @@ impl Updater {
         let queued = self.queue(reader, &writes)?;
         let overlay = overlay(&all, &writes)?;
         let estimate = self.priced(self.queued_work(&overlay, &queued)?);
-        let estimate = Estimate { dropped_nodes: dropped, ..estimate };
+        let [dropped_nodes, dropped_caller_nodes] = dropped;
+        let estimate = Estimate { dropped_nodes, dropped_caller_nodes, ..estimate };
         let id = self.id();
         // This event precedes those of the planned jobs, as `events_of_update` expects.
         all.push(Write::AddJobEvent(JobEvent {
@@ -176,7 +189,7 @@ impl Updater {
             conversation: Some(conversation.id),
             job: id,
             kind: JobEventKind::Update,
-            text: self.describe(reader, queued.len(), dropped)?,
+            text: self.describe(reader, queued.len(), dropped_nodes)?,
             took_ms: None,
         }));
         all.extend(writes);
@@ -218,6 +231,10 @@ impl Updater {
         let mut tasks = planner.catch_up(conversation, conversation.totals.messages)?;
         if !self.update.policy.is_empty() {
             tasks.extend(planner.reopen(conversation)?);
+        }
+        // The conversation may have been closed while its tree was turned off.
+        if conversation.state != ConversationState::Open {
+            tasks.extend(planner.close(conversation));
         }
         let mut nodes = planner.reader.nodes(self.key.id, &NodeFilter::default())?;
         nodes.retain(|node| node.dirty || self.is_to_be_upgraded(node));
@@ -262,15 +279,23 @@ impl Updater {
         Ok(writes)
     }
 
-    /// Drops the tree from a level upwards, and plans it again from the level below.
+    /// Drops the tree from a level upwards, and plans it again from the level below. Returns the
+    /// number of nodes dropped, and of those among them that a caller wrote.
     fn rebuild(
         &self,
         planner: &TreePlanner<'_>,
         conversation: &mut Conversation,
-    ) -> StoreResult<(Vec<Write>, u32)> {
+    ) -> StoreResult<(Vec<Write>, [u32; 2])> {
         let level = self.update.level.unwrap_or(Level::FIRST);
+        if !planner.window_policy().enabled {
+            let why = "its tree is turned off; set enabled=true with `treering policy` or in tree.parameters first";
+            return Err(Invalid::new(format!("rebuild of {}", conversation.slug), why).into());
+        }
         let nodes = planner.reader.nodes(self.key.id, &NodeFilter::default())?;
-        let dropped = nodes.iter().filter(|node| node.level() >= level).count();
+        let dropped: Vec<&Node> = nodes.iter().filter(|node| node.level() >= level).collect();
+        let by_callers = dropped.iter().filter(|node| node.provenance.is_by_caller()).count();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let dropped = [number(dropped.len()), number(by_callers)];
         let mut writes = vec![Write::DropTree(self.key.id, level)];
         conversation.tree_state.drop_levels(level);
         match level.below() {
@@ -284,7 +309,7 @@ impl Updater {
                 conversation.tree_state = growth;
             }
         }
-        Ok((writes, u32::try_from(dropped).unwrap_or(u32::MAX)))
+        Ok((writes, dropped))
     }
 
     /// The jobs in the queue after these writes.

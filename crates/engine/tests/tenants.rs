@@ -38,7 +38,7 @@ fn engine(memory_bytes: usize, has_jobs: bool) -> (Engine, TempDir) {
         clock,
         embedders,
     );
-    parts.search = SearchOptions { memory_bytes };
+    parts.search = SearchOptions { memory_bytes, ..SearchOptions::default() };
     parts.work.concurrency = 1;
     (Engine::new(parts, TenantId::default()), folder)
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use treering_core::packing::Profile;
 use treering_core::ports::Span;
 use treering_core::{
-    ChatModel, Conversation, ConversationId, ConversationState, Entry, MessageIdx, NewMessage,
-    Role, ThreadName, TurnNo,
+    ChatModel, Conversation, ConversationId, ConversationState, Entry, EntryKind, ForkPoint, Level,
+    MessageIdx, NewMessage, Node, Role, Thread, ThreadName, TurnNo,
 };
 use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EntryBatch, Error,
-    ReplayDetection, Reply, TurnEmbedding, WholeTurn,
+    NewSummary, ReplayDetection, Reply, TurnEmbedding, TurnSummary, WholeTurn,
 };
 
 use crate::memory::Memory;
@@ -105,7 +105,7 @@ impl ConversationHandle {
     }
 
     /// The nodes of a level, in order. With `uncovered`, only those that no higher node covers.
-    pub fn nodes(&self, level: u8, uncovered: bool) -> Result<Vec<treering_core::Node>> {
+    pub fn nodes(&self, level: u8, uncovered: bool) -> Result<Vec<Node>> {
         let mut nodes = self.memory.engine().tree(self.id)?.nodes;
         nodes.retain(|node| node.level().number() == level);
         nodes.retain(|node| !(uncovered && node.superseded));
@@ -114,8 +114,61 @@ impl ConversationHandle {
 
     /// The summary of the whole conversation while it is closed. `None` while it is open or the
     /// summary has yet to be written.
-    pub fn top(&self) -> Result<Option<treering_core::Node>> {
+    pub fn top(&self) -> Result<Option<Node>> {
         self.memory.engine().top(&self.info()?)
+    }
+
+    /// The nodes of a level that no higher node covers, latest first, at most `limit`.
+    pub fn uncovered_nodes(&self, level: u8, limit: usize) -> Result<Vec<Node>> {
+        let mut nodes = self.nodes(level, true)?;
+        nodes.sort_by_key(|node| std::cmp::Reverse((node.range_end, node.ordinal())));
+        nodes.truncate(limit);
+        Ok(nodes)
+    }
+
+    /// Stores a summary that you wrote, as the node over these turns or nodes. They must be a
+    /// sealed window or group, or the first of those that nothing covers yet.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// use treering::{NewSummary, NodeContent, SummaryParents};
+    ///
+    /// let stored = chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let node = chat.store_summary(NewSummary {
+    ///     parents: SummaryParents::Turns(vec![treering::TurnNo(0)]),
+    ///     content: NodeContent { overview: "Staging uses port 7410.".into(), ..Default::default() },
+    ///     turns: None,
+    /// })?;
+    /// assert_eq!(node.provenance.by, "caller");
+    /// assert_eq!(chat.raw_history_chars()?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn store_summary(&self, summary: NewSummary) -> Result<Node> {
+        self.memory.engine().store_summary(self.id, summary)
+    }
+
+    /// Summarizes a turn. Stores nothing.
+    pub fn summarize_turn(&self, turn: TurnNo) -> Result<TurnSummary> {
+        self.memory.engine().summarize_turn(self.id, turn)
+    }
+
+    /// Summarizes the nodes of a level that no higher node covers, all but the last, and returns
+    /// the node of the level above.
+    pub fn summarize_level(&self, level: Level) -> Result<Node> {
+        self.memory.engine().summarize_level(self.id, level)
+    }
+
+    /// The threads, in order of creation.
+    pub fn threads(&self) -> Result<Vec<Thread>> {
+        Ok(self.info()?.threads)
+    }
+
+    /// Creates a thread that branches off another after a message.
+    pub fn fork(&self, thread: ThreadName, parent: ThreadName, after: MessageIdx) -> Result<()> {
+        let after = ForkPoint::Position(after);
+        self.append(vec![Entry { thread, kind: EntryKind::Fork { parent, after } }]).map(drop)
     }
 
     /// Every message, in order.

@@ -54,15 +54,16 @@ pub use search::SearchBuilder;
 pub use tokenizers::TokenizerOption;
 pub use treering_core::{
     ChatModel, Conversation, ConversationId, ConversationState, Embedder, Entry, EntryKind,
-    ForkPoint, Invalid, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Passage,
-    Policy, Preset, ProviderError, Receipt, Role, Summarizer, SummaryRequest, TenantId, ThreadName,
-    Timestamp, ToolCall, ToolResult, TurnNo,
+    ForkPoint, Invalid, Level, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent,
+    Passage, Policy, Preset, ProviderError, Receipt, Role, Summarizer, SummaryRequest, TenantId,
+    ThreadName, Timestamp, ToolCall, ToolResult, TurnNo,
 };
 pub use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EmbedTextOptions,
-    Engine, EngineParts, EntryBatch, Error, Hit, HitItem, JobScope, NewConversation, Query,
-    ReplayDetection, Reply, Result, SearchOptions, SearchOutcome, Snippet, Stats, TurnEmbedding,
-    Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
+    Engine, EngineParts, EntryBatch, Error, Hit, HitItem, JobScope, ListedConversation,
+    NewConversation, NewSummary, Query, ReplayDetection, Reply, Result, SearchOptions,
+    SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary, Update,
+    Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_stores::{BackupContents, EmbeddedStore, Sync};

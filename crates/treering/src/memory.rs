@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use treering_core::ports::ConversationFilter;
 use treering_core::{
-    Conversation, Embedder, ExternalId, NewConversation, Policy, Summarizer, TenantId,
+    Conversation, Embedder, Entry, ExternalId, NewConversation, NewMessage, Policy, Role,
+    Summarizer, TenantId, ThreadName,
 };
 use treering_engine::{
-    AppendTarget, Engine, EntryBatch, ReplayDetection, Stats, Verification, WorkerHandle,
+    AppendTarget, Engine, EntryBatch, ListedConversation, ReplayDetection, Stats, TurnSummary,
+    Verification, WorkerHandle,
 };
 
 use crate::conversation::ConversationHandle;
@@ -101,10 +103,15 @@ impl Memory {
     /// Lists at most `limit` conversations whose working directory is this folder or lies below it,
     /// latest activity first.
     pub fn conversations_in(&self, folder: &str, limit: usize) -> Result<Vec<Conversation>> {
+        let listed = self.sessions_in(folder, limit)?;
+        Ok(listed.into_iter().map(|listed| listed.conversation).collect())
+    }
+
+    /// Like [`conversations_in`](Self::conversations_in), each with its last message.
+    pub fn sessions_in(&self, folder: &str, limit: usize) -> Result<Vec<ListedConversation>> {
         let cwd = Some(treering_engine::normalize_cwd(folder));
         let filter = ConversationFilter { cwd, ..ConversationFilter::all(limit) };
-        let listed = self.engine.listed_conversations(&filter)?;
-        Ok(listed.into_iter().map(|listed| listed.conversation).collect())
+        self.engine.listed_conversations(&filter)
     }
 
     /// Searches all messages and their summaries.
@@ -121,6 +128,15 @@ impl Memory {
     /// ```
     pub fn search(&self, text: &str) -> SearchBuilder<'_> {
         SearchBuilder::new(&self.engine, text)
+    }
+
+    /// Summarizes a turn that is not stored: a question and its answer. Stores nothing.
+    pub fn summarize_turn(&self, user: &str, assistant: &str) -> Result<TurnSummary> {
+        let at = self.engine.clock().now();
+        let message =
+            |role, text: &str| Entry::message(ThreadName::main(), NewMessage::new(role, text, at));
+        let turn = [message(Role::User, user), message(Role::Assistant, assistant)];
+        self.engine.summarize_entries(&turn)
     }
 
     /// Imports transcripts of other programs from files, or from folders that are searched for

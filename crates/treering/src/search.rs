@@ -73,6 +73,25 @@ impl<'a> SearchBuilder<'a> {
         self
     }
 
+    /// Only summaries, and no messages or tool calls.
+    pub fn summaries_only(mut self) -> Self {
+        self.query.levels = (1..=u8::MAX).collect();
+        self
+    }
+
+    /// Only nodes that list this topic, entity, identifier or tag, and the messages under such a
+    /// node. Call it again to add another.
+    pub fn topic(mut self, name: impl Into<String>) -> Self {
+        self.query.topics.push(name.into());
+        self
+    }
+
+    /// Ranks by the similarity of embeddings alone, and not by words.
+    pub const fn semantic(mut self) -> Self {
+        self.query.semantic = true;
+        self
+    }
+
     /// Only from this time on.
     pub const fn since(mut self, time: Timestamp) -> Self {
         self.query.since = Some(time);

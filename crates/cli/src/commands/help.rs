@@ -26,6 +26,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "archive",
             "reopen",
             "update",
+            "summarize",
+            "threads",
             "policy",
             "work",
             "jobs",

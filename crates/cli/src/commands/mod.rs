@@ -33,7 +33,9 @@ mod show;
 mod spend;
 mod stats;
 mod status;
+mod summarize;
 mod tail;
+mod threads;
 mod token;
 mod update;
 mod verify;
@@ -118,6 +120,10 @@ enum Command {
     Show(show::Args),
     /// Bring the tree of a conversation up to date, or rebuild it
     Update(update::Args),
+    /// Summarize a turn or a level now, or store a summary of your own
+    Summarize(Box<summarize::Args>),
+    /// List the threads of a conversation, or create one
+    Threads(threads::Args),
     /// Run the background jobs that are due
     Work(work::Args),
     /// Re-embed everything with the configured embedder; search keeps working meanwhile
@@ -284,6 +290,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Chat(args) => chat::run(&args, global, output),
         Command::Expand(args) => expand::run(&args, &global.open()?, output),
         Command::Update(args) => update::run(&args, &global.open()?, output),
+        Command::Summarize(args) => summarize::run(&args, &global.open()?, output),
+        Command::Threads(args) => threads::run(&args, &global.open()?, output),
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
@@ -350,7 +358,8 @@ impl Global {
     }
 
     fn open(&self) -> Result<Service, CliError> {
-        self.open_with(self.load()?.settings)
+        let LoadedSettings { settings, effective } = self.load()?;
+        Ok(self.open_with(settings)?.with_origins(effective))
     }
 
     fn open_with(&self, settings: Settings) -> Result<Service, CliError> {

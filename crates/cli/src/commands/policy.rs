@@ -1,17 +1,19 @@
-//! `treering policy`: shows and sets the policy parameters of one conversation.
+//! `treering policy`: shows the policy in force for a conversation and the origin of each parameter,
+//! and sets its own parameters.
 
-use serde::Serialize;
 use treering_core::Assignment;
 
 use super::CliError;
-use super::output::{BOLD, Output, paint, print_dim};
+use super::output::{BOLD, DIM, Output, pad, paint};
 use treering_server::service::Service;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  treering policy my-chat                     every parameter in force, and its origin
   treering policy my-chat preset=turns
   treering policy my-chat window_chars=4000 length@2=0.2
+  treering policy my-chat enabled=false       stop summarizing this conversation
   treering policy my-chat --reset
 
 docs/config.md lists the parameters. A new policy does not change sealed windows; to apply it
@@ -27,30 +29,22 @@ pub(super) struct Args {
     reset: bool,
 }
 
-#[derive(Serialize)]
-struct View {
-    conversation: String,
-    slug: String,
-    parameters: Vec<String>,
-}
-
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
     let mut conversation = engine.find(&args.conversation)?;
     if args.reset || !args.parameters.is_empty() {
         conversation = engine.set_policy(conversation.id, args.parameters.clone())?;
     }
-    let view = View {
-        conversation: conversation.id.to_string(),
-        slug: conversation.slug,
-        parameters: conversation.policy.iter().map(ToString::to_string).collect(),
-    };
+    let view = service.policy_of(&conversation)?;
     output.show(&view, |out| {
         writeln!(out, "{}", paint(BOLD, &view.slug))?;
-        if view.parameters.is_empty() {
-            return print_dim(out, "", "no parameters set; the settings apply");
+        let name = view.in_force.iter().map(|it| it.name.len()).max().unwrap_or(0);
+        let value = view.in_force.iter().map(|it| it.value.len()).max().unwrap_or(0);
+        for it in &view.in_force {
+            let origin = paint(DIM, &it.origin);
+            writeln!(out, "  {} {} {origin}", pad(&it.name, name), pad(&it.value, value))?;
         }
-        view.parameters.iter().try_for_each(|parameter| writeln!(out, "  {parameter}"))
+        Ok(())
     })?;
     Ok(())
 }

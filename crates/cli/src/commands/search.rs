@@ -16,7 +16,8 @@ use treering_server::views::{FoundView, HitView};
 Examples:
   treering search \"which port does staging use\"
   treering search \"what did I say about the sill\" --in tidewatch --role user --explain
-  treering search decisions --level 2 --since 2026-03-01")]
+  treering search decisions --level 2 --since 2026-03-01
+  treering search \"how do we deploy\" --semantic --no-turns")]
 pub(super) struct Args {
     /// A question or keywords
     #[arg(required = true)]
@@ -47,6 +48,16 @@ pub(super) struct Args {
     /// Search only this level: 0 for messages, 1 and above for nodes; can be repeated
     #[arg(long, value_name = "LEVEL")]
     level: Vec<u8>,
+    /// Search only summaries, and no messages or tool calls
+    #[arg(long, alias = "summaries-only")]
+    no_turns: bool,
+    /// Search only summaries with this topic, entity or tag, and the messages under them; can be
+    /// repeated
+    #[arg(long, value_name = "NAME")]
+    topic: Vec<String>,
+    /// Rank by meaning alone: the similarity of embeddings, and not words
+    #[arg(long)]
+    semantic: bool,
     /// Search only messages from this date on
     #[arg(long, value_name = "DATE", value_parser = local_time::parse)]
     since: Option<Timestamp>,
@@ -75,6 +86,9 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         author: args.author.clone(),
         role: args.role,
         levels: args.level.clone(),
+        include_turns: args.no_turns.then_some(false),
+        topics: args.topic.clone(),
+        semantic: args.semantic,
         since: args.since.map(|at| at.to_string()),
         until: args.until.map(|at| at.to_string()),
         limit: Some(args.limit),

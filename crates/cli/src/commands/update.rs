@@ -154,12 +154,20 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
         .enumerate()
         .map(|(index, jobs)| format!("{} at level {}", grouped((*jobs).into()), index + 1))
         .collect();
+    let stored = match view.dropped_caller_nodes {
+        0 => String::new(),
+        stored => format!(", {stored} of them stored with `treering summarize`"),
+    };
     if view.dry_run {
         let planned =
             if levels.is_empty() { "nothing to do".to_owned() } else { levels.join(", ") };
         writeln!(out, "{}: {planned}", paint(BOLD, &view.slug))?;
         if view.dropped_nodes > 0 {
-            writeln!(out, "  {} would be deleted first", count(view.dropped_nodes.into(), "node"))?;
+            writeln!(
+                out,
+                "  {} would be deleted first{stored}",
+                count(view.dropped_nodes.into(), "node")
+            )?;
         }
         return writeln!(
             out,
@@ -176,6 +184,9 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
     } else {
         String::new()
     };
+    if view.dropped_caller_nodes > 0 {
+        writeln!(out, "  {} deleted{stored}", count(view.dropped_nodes.into(), "node"))?;
+    }
     let job = view.job.as_deref().map_or("", |job| &job[..12]);
     writeln!(
         out,

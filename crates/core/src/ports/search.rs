@@ -40,6 +40,8 @@ pub struct IndexQuery<'a> {
     pub vector: &'a [f32],
     /// The items to search.
     pub filter: &'a ItemFilter,
+    /// Whether similarity alone decides, and not the words of the question.
+    pub semantic: bool,
     /// Maximum number of hits.
     pub limit: usize,
 }

@@ -94,6 +94,8 @@ pub enum SealReason {
     Unanswered,
     /// The conversation was closed.
     Closed,
+    /// A caller stored a summary of it.
+    Requested,
 }
 
 impl SealReason {
@@ -113,6 +115,7 @@ impl SealReason {
             Self::Divided => "a turn larger than a window",
             Self::Unanswered => "twice its target size without an answer",
             Self::Closed => "conversation closed",
+            Self::Requested => "on request",
         }
     }
 }
@@ -136,7 +139,8 @@ pub struct OpenWindow {
     answered: bool,
     /// Whether a long silence occurred, which seals the window with the end of the exchange.
     silent: bool,
-    /// Whether an older version, which did not separate whole turns, wrote the window.
+    /// Whether its messages must be folded again: an older version wrote the window, or the tree
+    /// was turned off.
     outdated: bool,
 }
 
@@ -164,10 +168,16 @@ impl OpenWindow {
         self.from
     }
 
-    /// Whether an older version wrote the window, so that its messages must be folded again.
+    /// Whether its messages must be folded again, because an older version wrote the window or
+    /// the tree was turned off.
     #[must_use]
     pub const fn is_outdated(&self) -> bool {
         self.outdated
+    }
+
+    /// Marks that its messages must be folded again.
+    pub(crate) const fn mark_outdated(&mut self) {
+        self.outdated = true;
     }
 
     /// The totals of the window; `None` while it is empty.

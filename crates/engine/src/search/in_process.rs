@@ -11,6 +11,7 @@ use treering_core::ports::{
 use super::filter::Filter;
 use super::index::ItemIndex;
 use super::rank::rank;
+use super::semantic::rank_by_similarity;
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -60,7 +61,10 @@ impl IndexSnapshot for ItemIndexSnapshot {
     fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<SearchCandidate>> {
         let index = self.read();
         let filter = Filter::of(&index, query.filter);
-        let ranked = rank(&index, query.question, query.vector, &filter, query.limit);
+        let ranked = match query.semantic {
+            true => rank_by_similarity(&index, query.vector, &filter, query.limit),
+            false => rank(&index, query.question, query.vector, &filter, query.limit),
+        };
         let candidate = |(item, signals)| SearchCandidate { item: index.item_ref(item), signals };
         Ok(ranked.into_iter().map(candidate).collect())
     }

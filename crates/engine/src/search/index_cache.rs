@@ -245,7 +245,12 @@ impl Engine {
         changes: &[Change],
     ) -> Result<Vec<ItemEmbedding>> {
         let max_chars = self.embed_text_options().max_chars;
-        let texts: Vec<Cow<'_, str>> = changes.iter().map(text_to_embed).collect();
+        let embeds_nodes = self.search_settings().embed_nodes;
+        let texts = changes.iter().map(|change| match change {
+            Change::Node(..) if !embeds_nodes => Cow::Borrowed(""),
+            change => text_to_embed(change),
+        });
+        let texts: Vec<Cow<'_, str>> = texts.collect();
         let parts: Vec<Cow<'_, str>> =
             texts.iter().map(|text| embedding_text::embedded_part(text, max_chars)).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();

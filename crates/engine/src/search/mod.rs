@@ -9,10 +9,12 @@ mod postings;
 mod query_embedding;
 mod rank;
 mod scan;
+mod semantic;
 mod simd;
 mod snippet;
 mod term_matches;
 mod text;
+mod topics;
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -62,10 +64,30 @@ pub struct Query {
     pub since: Option<Timestamp>,
     /// Only items before this time.
     pub until: Option<Timestamp>,
+    /// Only nodes that list one of these names among their topics, entities, identifiers or tags,
+    /// and the messages under such a node of level 1, ignoring case; everything if empty.
+    pub topics: Vec<String>,
+    /// Rank by the similarity of embeddings alone, and not by words.
+    pub semantic: bool,
     /// Maximum number of hits.
     pub limit: usize,
     /// Minimum score of a hit.
     pub min_score: Option<f32>,
+}
+
+impl Query {
+    /// The score of a candidate: all signals, or the similarity alone.
+    fn score(&self, candidate: &SearchCandidate) -> f32 {
+        let signals = candidate.signals;
+        if self.semantic { signals.similarity } else { signals.score() }
+    }
+
+    /// The number of candidates to rank. Topics are compared after ranking, so that a query with
+    /// topics needs many more candidates than hits.
+    fn candidates(&self) -> usize {
+        const WITH_TOPICS: usize = 5000;
+        if self.topics.is_empty() { self.limit } else { self.limit.max(WITH_TOPICS) }
+    }
 }
 
 /// A search result.
@@ -125,10 +147,12 @@ impl Hit {
         }
     }
 
-    /// The named parts of its score.
+    /// The named parts of its score; their sum is the score.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, f32); 11] {
-        self.signals.parts()
+        let fused = self.signals.score();
+        let scale = if fused == 0.0 { 1.0 } else { self.score / fused };
+        self.signals.parts().map(|(name, part)| (name, part * scale))
     }
 }
 
@@ -166,7 +190,8 @@ impl IntoIterator for SearchOutcome {
 
 impl Engine {
     /// Finds the items that fit a query best. The search sees every commit acknowledged before
-    /// it, whichever process wrote it. If the embedder fails, words alone decide.
+    /// it, whichever process wrote it. If the embedder fails, words alone decide; a semantic query
+    /// fails then.
     pub fn search(&self, query: &Query) -> Result<SearchOutcome> {
         let started = Instant::now();
         let found = self.find_all(query, true)?;
@@ -207,12 +232,18 @@ impl Engine {
         let question = Question::new(&query.text, now);
         let (model, dims) = index.model();
         let (vector, words_only) = self.embed_query(&query.text, model, dims);
+        // Without a vector in the index there is nothing to compare, which is no failure.
+        if let Some(why) = words_only.as_ref().filter(|_| query.semantic && dims > 0) {
+            let why = format!("a semantic search needs the embedding of the query: {why}");
+            return Err(treering_core::ProviderError::transient(why).into());
+        }
         let filter = self.filter(query)?;
         let index_query = IndexQuery {
             question: &question,
             vector: &vector,
             filter: &filter,
-            limit: query.limit,
+            semantic: query.semantic,
+            limit: query.candidates(),
         };
         let candidates = index.candidates(&index_query)?;
         Ok((
@@ -257,7 +288,7 @@ impl Engine {
     /// skipped.
     fn resolve(&self, query: &Query, candidates: &[SearchCandidate]) -> Result<Vec<Hit>> {
         let is_wanted = |it: &&SearchCandidate| {
-            query.min_score.is_none_or(|min_score| it.signals.score() >= min_score)
+            query.min_score.is_none_or(|min_score| query.score(it) >= min_score)
         };
         let candidates: Vec<&SearchCandidate> = candidates.iter().filter(is_wanted).collect();
         let reader = self.reader()?;
@@ -265,11 +296,14 @@ impl Engine {
         for page in candidates.chunks(query.limit.max(1)) {
             let refs: Vec<ItemRef> = page.iter().map(|candidate| candidate.item).collect();
             let items = reader.items(&refs)?;
-            hits.extend(items.into_iter().zip(page).filter_map(|(item, candidate)| {
+            for (item, candidate) in items.into_iter().zip(page) {
                 let (conversation, signals) = (candidate.item.conversation(), candidate.signals);
-                let (found, snippet) = (HitItem::from(item?), Snippet::default());
-                Some(Hit { conversation, item: found, score: signals.score(), signals, snippet })
-            }));
+                let Some(item) = item.map(HitItem::from) else { continue };
+                if topics::has_one(&*reader, conversation, &item, &query.topics)? {
+                    let (score, snippet) = (query.score(candidate), Snippet::default());
+                    hits.push(Hit { conversation, item, score, signals, snippet });
+                }
+            }
             if hits.len() >= query.limit {
                 break;
             }

@@ -1,6 +1,8 @@
 //! Ranking: finds the items that match a query best. Posting lists and vectors supply the
 //! candidates; all signals together score each of them.
 
+use std::cmp::Ordering;
+
 use treering_core::Question;
 use treering_core::fusion::{
     Signals, brevity, idf, is_common, proximity, session_bm25, term_weights,
@@ -70,20 +72,23 @@ pub(super) fn rank(
     candidates.retain(|item| filter.passes(index, *item));
     let mut scored: Vec<(u32, f32)> =
         candidates.iter().map(|item| (*item, scorer.signals(*item).score())).collect();
-    // Ties are broken in an order that does not depend on how the index was built.
-    let name = |item: u32| {
-        let it = &index.items[item as usize];
-        (it.at, index.conversations[it.conversation as usize].id, it.level, it.number, it.order)
-    };
-    let order = |a: &(u32, f32), b: &(u32, f32)| {
-        b.1.total_cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0)))
-    };
+    let order = |a: &(u32, f32), b: &(u32, f32)| by_score(index, *a, *b);
     if scored.len() > limit {
         scored.select_nth_unstable_by(limit - 1, order);
         scored.truncate(limit);
     }
     scored.sort_unstable_by(order);
     scored.into_iter().map(|(item, _)| (item, scorer.signals(item))).collect()
+}
+
+/// Orders items by score, best first. Ties are broken in an order that does not depend on how the
+/// index was built.
+pub(super) fn by_score(index: &ItemIndex, a: (u32, f32), b: (u32, f32)) -> Ordering {
+    let name = |item: u32| {
+        let it = &index.items[item as usize];
+        (it.at, index.conversations[it.conversation as usize].id, it.level, it.number, it.order)
+    };
+    b.1.total_cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0)))
 }
 
 /// Adds the messages under the first nodes: a message may use other words than the query and the
@@ -133,7 +138,7 @@ fn messages_in_scope(index: &ItemIndex, filter: &Filter) -> u32 {
 }
 
 /// The items whose vectors are nearest to the query.
-fn by_meaning(
+pub(super) fn by_meaning(
     index: &ItemIndex,
     quantized: &QuantizedQuery,
     filter: &Filter,

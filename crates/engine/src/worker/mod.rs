@@ -19,6 +19,8 @@ use crate::error::{Error, Result};
 use crate::kill_points::{self, KillPoint};
 use crate::leases::Leases;
 
+pub(crate) use run::store_node;
+
 /// Jobs that a thread leases at once for a local summarizer.
 const LOCAL_BATCH: usize = 4;
 /// Jobs whose texts are embedded in one batch.

@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
+use treering_core::ports::StoreResult;
 use treering_core::{
-    Job, JobEvent, JobEventKind, JobKind, JobState, Node, NodeSpec, Provenance, ProviderError,
-    RetryAdvice, Timestamp, Write,
+    Conversation, Job, JobEvent, JobEventKind, JobKind, JobState, Node, NodeSpec, Provenance,
+    ProviderError, RetryAdvice, Timestamp, Write,
 };
 
 use super::{JobOutcome, Worker};
@@ -131,19 +132,13 @@ fn finish(
         }
         let policy = policy_of(&general, &conversation)?;
         let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
-        let (mut node, before) = (node.clone(), conversation.tree_state.clone());
+        let mut node = node.clone();
         // An update may have set overrides since the job was leased.
         if let JobKind::Summarize(task) = &job.kind {
             node.spec.overrides.clone_from(&task.overrides);
         }
-        let follows = planner.plan_parent(&mut conversation, &mut node)?;
-        let mut line = released(&job, &node, now);
-        line.text.push_str(&note);
-        writes.push(Write::PutNode(key.id, Box::new(node.clone())));
-        writes.extend([Write::RemoveJob(job.clone()), Write::AddJobEvent(line)]);
-        writes.extend(embed::plan_node_job(&owner, reader, key.id, &node, now)?);
-        writes.extend(follows);
-        planner.plan_top_after(&mut conversation, &job, Some(&node), &mut writes)?;
+        let before = conversation.tree_state.clone();
+        store_node(&owner, &planner, &mut conversation, (node, &job), &note, &mut writes)?;
         if conversation.tree_state != before {
             writes.push(Write::PutConversation(conversation));
         }
@@ -151,6 +146,29 @@ fn finish(
     })?;
     kill_points::check(KillPoint::Finished);
     Ok(outcome)
+}
+
+/// Adds the writes that store a node: it replaces its job and any older version of itself, and
+/// plans the jobs that follow from it. Changes the tree state of the conversation, which the caller
+/// writes. `writes` has the other writes of the commit.
+pub(crate) fn store_node(
+    engine: &Engine,
+    planner: &TreePlanner<'_>,
+    conversation: &mut Conversation,
+    (mut node, job): (Node, &Job),
+    note: &str,
+    writes: &mut Vec<Write>,
+) -> StoreResult<()> {
+    let (id, now) = (conversation.id, planner.now);
+    let follows = planner.plan_parent(conversation, &mut node)?;
+    let mut line = released(job, &node, now);
+    line.text.push_str(note);
+    let embedded = embed::plan_node_job(engine, planner.reader, id, &node, now)?;
+    writes.extend([Write::PutNode(id, Box::new(node.clone())), Write::RemoveJob(job.clone())]);
+    writes.push(Write::AddJobEvent(line));
+    writes.extend(embedded);
+    writes.extend(follows);
+    planner.plan_top_after(conversation, job, Some(&node), writes)
 }
 
 /// Removes a job whose input no longer exists.

@@ -100,6 +100,7 @@ fn acknowledged_turns_survive_every_power_cut() {
         workloads::one_writer(),
         workloads::sixteen_writers(),
         workloads::sealing(),
+        workloads::overrides(),
         workloads::checkpoints(),
         workloads::import(),
         workloads::index(),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::thread;
 
 use rusqlite::Connection;
-use treering_core::TenantId;
-use treering_core::{ConversationState, Embedder, Policy, StoreError};
-use treering_engine::{Engine, JobScope, Worker};
+use treering_core::ports::ConversationFilter;
+use treering_core::{ConversationState, Embedder, Node, NodeContent, Policy, StoreError, TenantId};
+use treering_engine::{
+    Engine, JobScope, NewSummary, SummaryParents, Update, UpdateStrategy, Worker,
+};
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::disk::{Disk, DiskTrace, scratch_folder};
@@ -166,6 +168,42 @@ pub(crate) fn sealing() -> Workload {
     }
     drop(engine);
     bench.finish("sealing and nodes")
+}
+
+/// Updates with overrides, which replace queued jobs and regroup nodes, and summaries of a caller.
+pub(crate) fn overrides() -> Workload {
+    let bench = Bench::new(growing());
+    let engine = bench.open();
+    for round in 0..4 {
+        bench.append_all(&engine, "grows", 0, round * 5..(round + 1) * 5);
+        let all = engine.listed_conversations(&ConversationFilter::all(1)).unwrap();
+        let id = all[0].conversation.id;
+        let strategy = match round {
+            3 => UpdateStrategy::Full,
+            _ => UpdateStrategy::Incremental,
+        };
+        let policy = ["group_children=3", "length@2=0.3"].map(|text| text.parse().unwrap());
+        let update = Update { strategy, policy: policy.to_vec(), ..Update::default() };
+        engine.update(id, &update).unwrap();
+        work(&engine);
+        let node = engine.tree(id).unwrap().nodes.into_iter().find(|node| node.parent.is_some());
+        let siblings: Vec<Node> = match node {
+            Some(node) => engine
+                .tree(id)
+                .unwrap()
+                .nodes
+                .into_iter()
+                .filter(|it| (it.level(), it.parent) == (node.level(), node.parent))
+                .collect(),
+            None => continue,
+        };
+        let content = NodeContent { overview: format!("Round {round}."), ..NodeContent::default() };
+        let parents = SummaryParents::Nodes(siblings.into_iter().map(|node| node.id).collect());
+        engine.store_summary(id, NewSummary { parents, content, turns: None }).unwrap();
+        work(&engine);
+    }
+    drop(engine);
+    bench.finish("overrides and stored summaries")
 }
 
 /// The WAL is checkpointed in every mode, and by closing the store.

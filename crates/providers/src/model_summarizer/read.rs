@@ -7,11 +7,18 @@ use treering_core::prompt::{self, SummaryPart, SummarySection};
 /// Maximum number of items in a list.
 const MAX_LIST_ITEMS: usize = 40;
 
+/// Maximum number of key findings of a node.
+const MAX_FINDINGS: usize = 5;
+/// Maximum number of topics of a node.
+const MAX_TOPICS: usize = 4;
+
 /// The content of an answer, if it has an overview.
 pub(super) fn content(answer: &str) -> Option<NodeContent> {
     let answer = without_thoughts(answer).trim();
-    let content =
+    let mut content =
         objects(answer).find_map(|object| from_json(&object)).or_else(|| from_headings(answer))?;
+    content.key_findings.truncate(MAX_FINDINGS);
+    content.topics.truncate(MAX_TOPICS);
     (!content.overview.is_empty()).then_some(content)
 }
 

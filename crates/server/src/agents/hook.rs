@@ -73,12 +73,18 @@ fn transcript(agent: CodingAgent, input: &Value) -> Result<Option<HookCapture>, 
     Ok(Some(HookCapture::Transcript { format: agent.to_string(), name, text }))
 }
 
-/// A prompt, an answer or a tool call. Each carries the id of its turn.
+/// The mark that ends the latest turn.
+fn turn_end() -> Value {
+    json!({ "type": "turn_end" })
+}
+
+/// A prompt, an answer, a tool call, or the end of the turn.
 fn cursor(input: &Value) -> Option<HookCapture> {
     let conversation = input["conversation_id"].as_str()?;
     let turn = input["generation_id"].as_str().unwrap_or_default();
     let entry = match input["tool_name"].as_str() {
         Some(name) => cursor_tool_call(name, turn, input),
+        None if input["hook_event_name"] == "stop" => turn_end(),
         None => cursor_message(turn, input)?,
     };
     Some(HookCapture::Entries(json!({
@@ -122,8 +128,13 @@ fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
 /// The messages of a session with their parts, in the format of OpenCode 1 or OpenCode 2.
 fn opencode(input: &Value) -> Option<HookCapture> {
     let session = &input["session"];
-    let entries: Vec<Value> =
+    let mut entries: Vec<Value> =
         input["messages"].as_array()?.iter().flat_map(opencode_entries).collect();
+    // After a compaction the turn goes on.
+    let is_answer = |last: &Value| last["role"] == "assistant";
+    if input["ended"] == true && entries.last().is_some_and(is_answer) {
+        entries.push(turn_end());
+    }
     let key = format!("opencode/{}", session["id"].as_str()?);
     let folders = [&session["directory"], &session["location"]["directory"], &input["directory"]];
     let cwd = folders.into_iter().find_map(Value::as_str);

@@ -14,6 +14,11 @@ pub use edit::{Edit, EditError};
 pub use hook::{HookCapture, capture, reply};
 pub use spool::{Spool, store};
 
+/// The events of Cursor that are captured. The tool events also fire for shell commands and MCP
+/// tools; `stop` ends a turn, and `sessionEnd` would add nothing to it.
+const CURSOR_EVENTS: [&str; 5] =
+    ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure", "stop"];
+
 /// An agent that Treering can connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum CodingAgent {
@@ -169,11 +174,7 @@ pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec
         }
         CodingAgent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
-            // The tool hooks also fire for shell commands and MCP tools. `stop` and `sessionEnd`
-            // carry no messages.
-            let events =
-                ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
-            edits.extend(hooks(&events, &json!({ "command": line })));
+            edits.extend(hooks(&CURSOR_EVENTS, &json!({ "command": line })));
             vec![
                 change(paths.home.join(".cursor/mcp.json"), vec![known(server)]),
                 change(paths.home.join(".cursor/hooks.json"), edits),

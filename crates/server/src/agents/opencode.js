@@ -17,14 +17,14 @@ const capture = async (read) => {
 // Entry point for OpenCode 1.
 const server = async ({ client, directory }) => ({
   event: async ({ event }) => {
-    const ended = ["session.idle", "session.compacted"].includes(event.type);
-    const idle = event.type === "session.status" && event.properties?.status?.type === "idle";
-    if (!ended && !idle) return;
+    const status = event.type === "session.status" && event.properties?.status?.type;
+    const ended = event.type === "session.idle" || status === "idle";
+    if (!ended && event.type !== "session.compacted") return;
     const path = { id: event.properties.sessionID };
     await capture(async () => {
       const session = await client.session.get({ path });
       const messages = await client.session.messages({ path });
-      return { directory, session: session.data, messages: messages.data };
+      return { directory, ended, session: session.data, messages: messages.data };
     });
   },
 });
@@ -54,6 +54,7 @@ const setup = async (ctx) => {
       if (!ends.includes(event.type)) continue;
       const { sessionID } = event.data;
       await capture(async () => ({
+        ended: true,
         session: bare(await ctx.session.get({ sessionID })),
         messages: await messagesOf(ctx, sessionID),
       }));

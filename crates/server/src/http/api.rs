@@ -29,10 +29,10 @@ use crate::views::{
     TreePage, UpdateView,
 };
 
-type ApiResult<T> = Result<Json<T>, Problem>;
+pub(super) type ApiResult<T> = Result<Json<T>, Problem>;
 
 /// Runs blocking work, if the caller's grant includes the scope.
-async fn respond<T: Send + 'static>(
+pub(super) async fn respond<T: Send + 'static>(
     grant: &Grant,
     (scope, lane): (TokenScope, TaskKind),
     work: impl FnOnce(&Service) -> Result<T, crate::service::ServiceError> + Send + 'static,
@@ -40,8 +40,8 @@ async fn respond<T: Send + 'static>(
     Ok(Json(grant.require(scope)?.run(lane, work).await?))
 }
 
-const READ: (TokenScope, TaskKind) = (TokenScope::Read, TaskKind::Read);
-const WRITE: (TokenScope, TaskKind) = (TokenScope::Write, TaskKind::Write);
+pub(super) const READ: (TokenScope, TaskKind) = (TokenScope::Read, TaskKind::Read);
+pub(super) const WRITE: (TokenScope, TaskKind) = (TokenScope::Write, TaskKind::Write);
 
 /// Append turns and messages
 ///

@@ -8,6 +8,7 @@ mod metrics;
 mod problem;
 mod request_log;
 mod server;
+mod summaries;
 mod tenants;
 
 use std::net::SocketAddr;
@@ -237,6 +238,12 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(api::update))
         .routes(routes!(api::update_by_name))
         .routes(routes!(api::tree))
+        .routes(routes!(summaries::store_summary))
+        .routes(routes!(summaries::summarize_turn))
+        .routes(routes!(summaries::summarize_given))
+        .routes(routes!(summaries::summarize_level))
+        .routes(routes!(summaries::threads, summaries::fork))
+        .routes(routes!(summaries::policy, summaries::set_policy))
         .routes(routes!(api::nodes))
         .routes(routes!(api::ancestors))
         .routes(routes!(api::node))

@@ -1,4 +1,4 @@
-//! MCP resources: the job log, conversations and nodes, each read by its URI.
+//! MCP resources: the job log, conversations, policies and nodes, each read by its URI.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -73,6 +73,13 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
             JSON,
         ),
         template(
+            "policy://{conversation}",
+            "policy",
+            "Policy",
+            "The policy parameters in force for a conversation, each with its origin",
+            JSON,
+        ),
+        template(
             "node://{node}",
             "node",
             "Node",
@@ -133,7 +140,8 @@ fn parse_cursor(cursor: &str) -> Option<(Timestamp, treering_core::ConversationI
 /// Reads the resource at a URI.
 pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, ServiceError> {
     let unknown = || {
-        let known = "readable: logs://recent, logs://JOB, conversation://NAME, node://ID";
+        let known =
+            "readable: logs://recent, logs://JOB, conversation://NAME, policy://NAME, node://ID";
         ServiceError::NotFound(format!("no resource at {uri:?}; {known}"))
     };
     let (scheme, rest) = uri.split_once("://").ok_or_else(unknown)?;
@@ -148,6 +156,7 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, S
             };
             json(&resource, uri)?
         }
+        "policy" => json(&service.policy(rest)?, uri)?,
         "node" => {
             let (conversation, node) = service.engine().find_node(rest)?;
             let around = ExpandView::of_node(&conversation, &node, service.engine())?;

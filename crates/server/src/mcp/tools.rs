@@ -13,10 +13,10 @@ use super::types::{
 use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert};
 use crate::service::requests::{
     ContextParams, ExpandRequest, RequestLimits, SearchRequest, SessionsRequest, StatusRequest,
-    TurnRequest, UpdateRequest,
+    ThreadsRequest, TurnRequest, UpdateRequest,
 };
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
-use crate::views::AppendedView;
+use crate::views::{AppendedView, ThreadList};
 
 /// Default token budgets of results.
 const SEARCH_TOKENS: u32 = 2000;
@@ -37,17 +37,19 @@ pub(super) enum MemoryTool {
     Context,
     Expand,
     Sessions,
+    Threads,
     Update,
     Status,
 }
 
 impl MemoryTool {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Remember,
         Self::Search,
         Self::Context,
         Self::Expand,
         Self::Sessions,
+        Self::Threads,
         Self::Update,
         Self::Status,
     ];
@@ -64,6 +66,7 @@ impl MemoryTool {
             Self::Context => "context",
             Self::Expand => "expand",
             Self::Sessions => "sessions",
+            Self::Threads => "threads",
             Self::Update => "summaries_update",
             Self::Status => "status",
         }
@@ -84,6 +87,7 @@ impl MemoryTool {
             Self::Context => "Context of a conversation",
             Self::Expand => "Drill down",
             Self::Sessions => "List conversations",
+            Self::Threads => "Threads",
             Self::Update => "Update summaries",
             Self::Status => "Memory status",
         }
@@ -110,6 +114,7 @@ impl MemoryTool {
             Self::Sessions => {
                 "Lists conversations, latest first, with name, size and last message."
             }
+            Self::Threads => "Lists the threads of a conversation, or forks a new one.",
             Self::Update => {
                 "Updates the summaries of a conversation, or rebuilds them with `full`. Summaries \
                  update automatically; call it only if status shows failures or the user asks. \
@@ -140,6 +145,9 @@ impl MemoryTool {
                 sized(schema_of::<SessionsRequest>(), SESSIONS_TOKENS),
                 schema_of::<SessionsResult>(),
             ),
+            Self::Threads => {
+                (schema_of::<ThreadsRequest>().without_null(), schema_of::<ThreadList>())
+            }
             Self::Update => {
                 (schema_of::<UpdateRequest>().without_null(), schema_of::<UpdateResult>())
             }
@@ -152,7 +160,9 @@ impl MemoryTool {
     fn annotations(self) -> ToolAnnotations {
         let local = ToolAnnotations::new().open_world(false);
         match self {
-            Self::Remember => local.read_only(false).destructive(false).idempotent(false),
+            Self::Remember | Self::Threads => {
+                local.read_only(false).destructive(false).idempotent(false)
+            }
             Self::Update => local.read_only(false).destructive(true).idempotent(true),
             _ => local.read_only(true),
         }
@@ -180,6 +190,7 @@ impl MemoryTool {
             Self::Context => context(arguments, grant, progress).await,
             Self::Expand => expand(arguments, grant).await,
             Self::Sessions => sessions(arguments, grant).await,
+            Self::Threads => threads(arguments, grant).await,
             Self::Update => update(arguments, grant, progress).await,
             Self::Status => status(arguments, grant).await,
         }
@@ -282,6 +293,19 @@ async fn sessions(
         Ok(convert::sessions(service.sessions(&request)?, service.engine(), max_tokens))
     });
     Ok(convert::structured(&result.await?))
+}
+
+async fn threads(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
+    let request: ThreadsRequest = parse(arguments)?;
+    let (scope, kind) = match request.fork() {
+        Some(_) => (TokenScope::Write, TaskKind::Write),
+        None => (TokenScope::Read, TaskKind::Read),
+    };
+    let list = grant.require(scope)?.run(kind, move |service| match request.fork() {
+        Some(fork) => service.fork(&request.conversation, &fork),
+        None => service.threads(&request.conversation),
+    });
+    Ok(convert::structured(&list.await?))
 }
 
 async fn update(

@@ -306,7 +306,7 @@ impl Service {
         Ok(TreePage::of(&it, &outline))
     }
 
-    /// Lists nodes of a conversation: the latest, in order.
+    /// Lists nodes of a conversation: the latest, in order or latest first.
     pub fn nodes(&self, reference: &str, request: &NodesRequest) -> Result<NodeList, ServiceError> {
         let it = self.engine().find(reference)?;
         let mut nodes = self.engine().tree(it.id)?.nodes;
@@ -314,7 +314,13 @@ impl Service {
             request.level.is_none_or(|level| node.level().number() == level)
                 && !(request.uncovered && node.superseded)
         });
+        if request.latest_first {
+            nodes.sort_by_key(|node| (node.range_end, node.level(), node.ordinal()));
+        }
         nodes.drain(..nodes.len().saturating_sub(request.limit.unwrap_or(50)));
+        if request.latest_first {
+            nodes.reverse();
+        }
         Ok(NodeList { nodes: nodes.iter().map(|node| NodeView::of(&it, node)).collect() })
     }
 

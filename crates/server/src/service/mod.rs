@@ -6,6 +6,7 @@ mod blocking_pool;
 mod error;
 mod handlers;
 pub mod requests;
+mod summaries;
 
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub use error::ServiceError;
 pub use handlers::{
     ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList, SearchAnswer, append,
 };
-use treering::config::Settings;
+use treering::config::{EffectiveSetting, Settings};
 
 /// The poll interval while a request waits for the gate.
 const GATE_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -31,6 +32,8 @@ const JOB_POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub struct Service {
     engine: Engine,
     settings: Arc<Settings>,
+    /// The origins of the settings.
+    effective: Arc<[EffectiveSetting]>,
     pool: BlockingPool,
     /// Ensures that a refused write is logged only once.
     stopped: Arc<Once>,
@@ -40,7 +43,14 @@ impl Service {
     /// Creates the service over an engine.
     #[must_use]
     pub fn new(engine: Engine, settings: Arc<Settings>) -> Self {
-        Self { engine, settings, pool: BlockingPool::new(), stopped: Arc::new(Once::new()) }
+        let (pool, stopped) = (BlockingPool::new(), Arc::new(Once::new()));
+        Self { engine, settings, effective: Arc::default(), pool, stopped }
+    }
+
+    /// The service, with the origins of its settings.
+    #[must_use]
+    pub fn with_origins(self, effective: Vec<EffectiveSetting>) -> Self {
+        Self { effective: effective.into(), ..self }
     }
 
     /// The service of another tenant of the same store.

@@ -85,11 +85,12 @@ pub struct ConversationPage {
 /// A thread of a conversation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ThreadView {
-    name: String,
+    /// The name.
+    pub name: String,
     /// The parent thread.
-    parent: Option<String>,
+    pub parent: Option<String>,
     /// Position of the last message shared with the parent.
-    fork_idx: Option<u32>,
+    pub fork_idx: Option<u32>,
 }
 
 impl ThreadView {

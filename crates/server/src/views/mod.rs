@@ -7,6 +7,7 @@ mod event;
 mod search;
 mod spend;
 mod stats;
+mod summary;
 mod tree;
 mod work;
 
@@ -20,6 +21,7 @@ pub use stats::{
     CompressionView, DOLLARS_PER_MILLION_TOKENS, DurationsView, LevelView, StatsView, StoreView,
     TimesView, TreeStatsView,
 };
+pub use summary::{ParameterView, PolicyView, ThreadList, TurnSummaryView};
 pub use tree::{BranchView, CoversView, ExpandView, LineView, NodeView, TreePage, UpdateView};
 pub use work::Slugs;
 pub use work::{JobView, LogView, OperationView, StatusView};

@@ -284,6 +284,8 @@ pub struct UpdateView {
     pub dollars: Option<f64>,
     /// Nodes dropped by the update.
     pub dropped_nodes: u32,
+    /// Dropped nodes that a caller stored. The summarizer writes them again.
+    pub dropped_caller_nodes: u32,
     /// Jobs completed before the call returned.
     pub done: u32,
     /// Jobs that failed before the call returned.
@@ -306,6 +308,7 @@ impl UpdateView {
             tokens_out: estimate.tokens_out,
             dollars: estimate.cost.map(Money::dollars),
             dropped_nodes: estimate.dropped_nodes,
+            dropped_caller_nodes: estimate.dropped_caller_nodes,
             ..Self::default()
         }
     }

@@ -157,6 +157,22 @@ pub fn a_job_that_is_gone_stays_gone(store: &dyn Store) {
     assert_eq!(jobs(store, &everyone()), [kept], "the lease is gone");
 }
 
+pub fn replacing_a_job_replaces_its_work(store: &dyn Store) {
+    put(store, 1);
+    let (mut planned, other) = (job(1, 1, 0), job(1, 2, 0));
+    add_jobs(store, &[planned.clone(), other.clone()]);
+    let mut work = task(1, 0);
+    work.overrides = vec!["group_chars=7000".parse().unwrap(), "wiggle=0.1".parse().unwrap()];
+    work.turns = Some(9);
+    planned.kind = JobKind::Summarize(work);
+    commit(store, vec![Write::PutJob(planned.clone())]).unwrap();
+    assert_eq!(jobs(store, &everyone()), [planned.clone(), other]);
+    let leased =
+        store.lease(&key(1).tenant, &due(at(5)), "worker", BatchSizes { turns: 1, others: 1 });
+    let kinds: Vec<JobKind> = leased.unwrap().into_iter().map(|job| job.kind).collect();
+    assert_eq!(kinds, [planned.kind], "a worker gets the new work");
+}
+
 pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
     put(store, 1);
     put(store, 2);

@@ -42,6 +42,7 @@ macro_rules! tree_contract {
             a_commit_may_be_of_two_conversations,
             a_job_is_added_once,
             a_job_that_is_gone_stays_gone,
+            replacing_a_job_replaces_its_work,
             jobs_come_lower_levels_first_then_as_planned,
             jobs_at_one_place_with_different_styles_are_distinct,
             a_job_is_due_when_its_moment_has_come,
@@ -105,6 +106,7 @@ pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
         style,
         cause,
         sealed_by: Some(MessageIdx(ordinal)),
+        turns: level.below().is_none().then_some(2),
         overrides,
     }
 }

@@ -54,6 +54,9 @@ pub(super) struct Args {
     /// List only nodes that no higher node covers
     #[arg(long, requires = "nodes")]
     uncovered: bool,
+    /// List the latest node first
+    #[arg(long, requires = "nodes")]
+    latest_first: bool,
     /// Show the embedding of each turn instead: the text, its hash, the model and, with --json,
     /// the vector
     #[arg(long, conflicts_with_all = ["tree", "nodes"])]
@@ -77,8 +80,12 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         return tree::tree(&conversation, service, output);
     }
     if args.nodes {
-        let request =
-            NodesRequest { level: args.level, uncovered: args.uncovered, limit: Some(args.limit) };
+        let request = NodesRequest {
+            level: args.level,
+            uncovered: args.uncovered,
+            latest_first: args.latest_first,
+            limit: Some(args.limit),
+        };
         return tree::nodes(&conversation, &request, service, output);
     }
     let request = PageRequest {

@@ -3,6 +3,7 @@
 
 mod append;
 mod read;
+mod summary;
 mod update;
 mod work;
 
@@ -17,6 +18,8 @@ pub use read::{
     ContextFormat, ContextParams, ExpandRequest, NodesRequest, PageRequest, SearchRequest,
     SessionsRequest,
 };
+pub(crate) use summary::level as level_of_number;
+pub use summary::{ForkRequest, ParentRef, PolicyRequest, StoreSummaryRequest, ThreadsRequest};
 pub use update::UpdateRequest;
 pub use work::{ChangeRequest, StatsRequest, StatusRequest, WorkRequest};
 

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     MAX_BUDGET_TOKENS, MAX_CONTEXT_QUERY_CHARS, MAX_GATE_TIMEOUT_MS, MAX_HITS, MAX_ITEM_CHARS,
     MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_QUERY_CHARS, MAX_ROWS, RequestLimits,
-    RoleName, StateName, check_lengths, check_limit, check_range,
+    RoleName, StateName, check_length, check_lengths, check_limit, check_range,
 };
 use crate::service::ServiceError;
 
@@ -51,7 +51,18 @@ pub struct SearchRequest {
     /// Only before this date.
     #[schema(max_length = 40)]
     pub until: Option<String>,
+    /// `false`: summaries only; `true`: also messages and tool calls, whatever `levels` says.
+    #[serde(alias = "includeTurns")]
+    pub include_turns: Option<bool>,
+    /// Only summaries with one of these topics, entities or tags, and their messages.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    pub topics: Vec<String>,
+    /// Rank by meaning alone, not by words.
+    #[serde(default)]
+    pub semantic: bool,
     /// Maximum number of hits.
+    #[serde(alias = "maxResults")]
     #[schema(minimum = 1, maximum = 100, default = 10)]
     pub limit: Option<usize>,
     /// Minimum score.
@@ -77,12 +88,34 @@ impl SearchRequest {
             thread: self.thread.as_deref().map(str::parse).transpose()?,
             author: self.author.clone(),
             role: self.role.map(Into::into),
-            levels: self.levels.clone(),
+            levels: self.wanted_levels()?,
             since: self.since.as_deref().map(str::parse).transpose()?,
             until: self.until.as_deref().map(str::parse).transpose()?,
+            topics: self.topics.clone(),
+            semantic: self.semantic,
             limit: self.limit.unwrap_or(10),
             min_score: self.min_score,
         })
+    }
+
+    /// The levels to search; all if empty.
+    fn wanted_levels(&self) -> Result<Vec<u8>, ServiceError> {
+        let mut levels = self.levels.clone();
+        match self.include_turns {
+            None => {}
+            Some(true) if levels.is_empty() || levels.contains(&0) => {}
+            Some(true) => levels.push(0),
+            Some(false) if levels.is_empty() => levels.extend(1..=u8::MAX),
+            Some(false) => {
+                levels.retain(|level| *level > 0);
+                if levels.is_empty() {
+                    return Err(ServiceError::InvalidRequest(
+                        "levels names turns only, and include_turns leaves them out".into(),
+                    ));
+                }
+            }
+        }
+        Ok(levels)
     }
 }
 
@@ -97,6 +130,10 @@ impl RequestLimits for SearchRequest {
         check_range("the number of conversations", self.conversations.len(), 0, 50)?;
         check_range("the number of levels", self.levels.len(), 0, 10)?;
         check_range("the number of states", self.states.len(), 0, 3)?;
+        check_range("the number of topics", self.topics.len(), 0, 20)?;
+        for topic in &self.topics {
+            check_length("a topic", topic, MAX_NAME_CHARS)?;
+        }
         check_limit(self.limit, MAX_HITS)
     }
 }
@@ -238,6 +275,9 @@ pub struct NodesRequest {
     pub level: Option<u8>,
     /// Only nodes that no higher node covers.
     pub uncovered: bool,
+    /// The latest node first.
+    #[serde(alias = "latestFirst")]
+    pub latest_first: bool,
     /// Maximum number of nodes; the latest are returned.
     #[param(minimum = 1, maximum = 500, default = 50)]
     pub limit: Option<usize>,

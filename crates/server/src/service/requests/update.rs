@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
-use treering_core::{Assignment, Level, PARAMETERS, parameter_aliases, snake_case, text};
+use treering_core::{Assignment, PARAMETERS, parameter_aliases, snake_case, text};
 use treering_engine::{Pace, Update, UpdateStrategy};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::{MAX_NAME_CHARS, RequestLimits, check_lengths, check_range};
+use super::{MAX_NAME_CHARS, RequestLimits, check_lengths, check_range, level_of_number};
 use crate::service::ServiceError;
 
 /// The fields that are not policy parameters.
@@ -115,17 +115,7 @@ impl UpdateRequest {
     /// Validates the request and builds the engine's update.
     pub fn update(&self) -> Result<Update, ServiceError> {
         let strategy = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
-        let level = match self.level {
-            None => None,
-            Some(number) => {
-                let level = Level::new(number).filter(|_| number <= 8);
-                Some(level.ok_or_else(|| {
-                    ServiceError::InvalidRequest(format!(
-                        "level is {number}; it must be between 1 and 8"
-                    ))
-                })?)
-            }
-        };
+        let level = self.level.map(level_of_number).transpose()?;
         let pace = Pace { concurrency: self.concurrency, batch_delay_ms: self.batch_delay_ms };
         Ok(Update { strategy, level, policy: self.with.clone(), pace })
     }
