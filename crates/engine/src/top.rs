@@ -108,17 +108,14 @@ impl TreePlanner<'_> {
             return Ok(());
         }
         match conversation.tree_state.top {
-            // While the tree is turned off, nothing would write it again.
-            Some(level) if level != task.level || !policy.enabled => {
-                self.drop_top(conversation, level, writes);
-            }
-            Some(level) => self.outdate_top(conversation.id, level, &task.covers, writes)?,
+            // While the tree is turned off, an existing top is rewritten, but none is added.
+            None if !policy.enabled => return Ok(()),
             None => {}
+            Some(level) if level != task.level => self.drop_top(conversation, level, writes),
+            Some(level) => self.outdate_top(conversation.id, level, &task.covers, writes)?,
         }
-        if policy.enabled {
-            conversation.tree_state.top = Some(task.level);
-            writes.extend(self.jobs(vec![NodeSpec { overrides: overrides.to_vec(), ..task }]));
-        }
+        conversation.tree_state.top = Some(task.level);
+        writes.extend(self.jobs(vec![NodeSpec { overrides: overrides.to_vec(), ..task }]));
         Ok(())
     }
 

@@ -10,8 +10,9 @@ use std::ops::Range;
 use common::{assert_sound, engine_with_policy, run_due_jobs, start};
 use treering_core::ports::JobFilter;
 use treering_core::{
-    ConversationId, ConversationState, Coverage, Entry, EntryKind, Json, Level, NewMessage,
-    NewToolCall, Node, NodeContent, NodeId, Policy, Role, ThreadName, ToolResult, ToolUse, TurnNo,
+    ConversationId, ConversationState, Coverage, Entry, EntryKind, JobKind, Json, Level,
+    NewMessage, NewToolCall, Node, NodeContent, NodeId, Policy, Role, ThreadName, ToolResult,
+    ToolUse, TurnNo,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, NewConversation, NewSummary, ReplayDetection, SummaryParents,
@@ -20,7 +21,7 @@ use treering_engine::{
 use treering_testkit::generate::external_id;
 
 /// Stores turns of `chars` characters each, half question and half answer.
-fn say(engine: &Engine, turns: Range<u32>, chars: usize) -> ConversationId {
+fn append_turns(engine: &Engine, turns: Range<u32>, chars: usize) -> ConversationId {
     let mut entries = Vec::new();
     for turn in turns {
         for role in [Role::User, Role::Assistant] {
@@ -96,7 +97,7 @@ fn refused(engine: &Engine, id: ConversationId, summary: NewSummary, why: &[&str
 #[test]
 fn a_stored_summary_seals_the_first_turns_of_the_open_window() {
     let (engine, _home) = engine_with_policy(large());
-    let id = say(&engine, 0..5, 400);
+    let id = append_turns(&engine, 0..5, 400);
     let node = engine.store_summary(id, of_turns(0..2, "Turns 0 and 1, in my words.")).unwrap();
     assert_eq!((node.level(), node.source.turns, node.ordinal()), (Level::FIRST, 2, 0));
     assert_eq!(node.provenance.by, "caller");
@@ -107,7 +108,7 @@ fn a_stored_summary_seals_the_first_turns_of_the_open_window() {
 
     engine.store_summary(id, of_turns(2..5, "The rest.")).unwrap();
     assert_sound(&engine);
-    say(&engine, 5..8, 400);
+    append_turns(&engine, 5..8, 400);
     engine.set_state(id, ConversationState::Closed).unwrap();
     run_due_jobs(&engine, id);
     assert_sound(&engine);
@@ -120,7 +121,7 @@ fn a_stored_summary_seals_the_first_turns_of_the_open_window() {
 #[test]
 fn a_stored_summary_replaces_a_job_and_later_a_node() {
     let (engine, _home) = engine_with_policy(small());
-    let id = say(&engine, 0..6, 200);
+    let id = append_turns(&engine, 0..6, 200);
     let jobs = engine.jobs(&JobFilter::of(id)).unwrap().len();
     let first = engine.store_summary(id, of_turns(1..2, "Turn 1, first try.")).unwrap();
     assert_eq!(engine.jobs(&JobFilter::of(id)).unwrap().len(), jobs - 1, "its job is gone");
@@ -153,7 +154,7 @@ fn a_stored_summary_replaces_a_job_and_later_a_node() {
 #[test]
 fn a_summary_of_nodes_replaces_their_group_or_makes_one() {
     let (engine, _home) = engine_with_policy(small());
-    let id = say(&engine, 0..6, 200);
+    let id = append_turns(&engine, 0..6, 200);
     run_due_jobs(&engine, id);
     let level_1 = nodes(&engine, id, 1);
     assert_eq!((level_1.len(), nodes(&engine, id, 2).len()), (6, 1));
@@ -172,7 +173,7 @@ fn a_summary_of_nodes_replaces_their_group_or_makes_one() {
     let node = engine.store_summary(id, of_nodes(&[d, e], "Two more.")).unwrap();
     assert_eq!((node.ordinal(), node.spec.cause.as_str()), (1, "on request"));
     assert_sound(&engine);
-    say(&engine, 6..10, 200);
+    append_turns(&engine, 6..10, 200);
     run_due_jobs(&engine, id);
     assert_sound(&engine);
     assert_eq!(texts(&nodes(&engine, id, 2))[..2], ["The first three.", "Two more."]);
@@ -182,7 +183,7 @@ fn a_summary_of_nodes_replaces_their_group_or_makes_one() {
 fn spans_that_cross_a_window_are_refused_with_the_spans_that_fit() {
     let (engine, _home) =
         engine_with_policy(policy(&["window_chars=600", "wiggle=0", "min_flush_chars=0"]));
-    let id = say(&engine, 0..5, 200);
+    let id = append_turns(&engine, 0..5, 200);
     run_due_jobs(&engine, id);
     assert_eq!(nodes(&engine, id, 1).len(), 1, "turns 0 to 2 are sealed, 3 and 4 are open");
     refused(&engine, id, of_turns(0..2, "Two."), &["turns 0–1", "turns 0–2", "exactly"]);
@@ -206,7 +207,7 @@ fn spans_that_cross_a_window_are_refused_with_the_spans_that_fit() {
 #[test]
 fn a_stored_summary_keeps_its_lists_and_counts_tools() {
     let (engine, _home) = engine_with_policy(large());
-    let id = say(&engine, 0..1, 400);
+    let id = append_turns(&engine, 0..1, 400);
     let call = |name: &str, success: bool| {
         EntryKind::ToolCall(NewToolCall {
             name: name.to_owned(),
@@ -243,7 +244,7 @@ fn a_stored_summary_keeps_its_lists_and_counts_tools() {
 #[test]
 fn a_full_rebuild_drops_stored_summaries_and_an_update_keeps_them() {
     let (engine, _home) = engine_with_policy(large());
-    let id = say(&engine, 0..4, 400);
+    let id = append_turns(&engine, 0..4, 400);
     engine.store_summary(id, of_turns(0..2, "Mine.")).unwrap();
     engine.update(id, &Update::default()).unwrap();
     run_due_jobs(&engine, id);
@@ -261,7 +262,7 @@ fn a_full_rebuild_drops_stored_summaries_and_an_update_keeps_them() {
 #[test]
 fn a_turn_is_summarized_without_storing_anything() {
     let (engine, _home) = engine_with_policy(large());
-    let id = say(&engine, 0..2, 2000);
+    let id = append_turns(&engine, 0..2, 2000);
     let before = engine.tree(id).unwrap();
     let summary = engine.summarize_turn(id, TurnNo(1)).unwrap();
     assert!(!summary.content.overview.is_empty() && summary.chars < 2000);
@@ -282,11 +283,11 @@ fn a_turn_is_summarized_without_storing_anything() {
 #[test]
 fn a_level_is_summarized_before_its_group_is_full() {
     let (engine, _home) = engine_with_policy(policy(&["window_chars=200", "min_flush_chars=0"]));
-    let id = say(&engine, 0..2, 200);
+    let id = append_turns(&engine, 0..2, 200);
     run_due_jobs(&engine, id);
     let error = engine.summarize_level(id, Level::FIRST).unwrap_err().to_string();
     assert!(error.contains("needs three nodes") && error.contains("there are 2"), "{error}");
-    say(&engine, 2..5, 200);
+    append_turns(&engine, 2..5, 200);
     run_due_jobs(&engine, id);
     assert!(nodes(&engine, id, 2).is_empty(), "no group is full");
     let node = engine.summarize_level(id, Level::FIRST).unwrap();
@@ -299,7 +300,7 @@ fn a_level_is_summarized_before_its_group_is_full() {
 fn a_tree_that_is_turned_off_stays_sound_and_catches_up() {
     let off = small().with(&["enabled=false".parse().unwrap()]).unwrap();
     let (engine, _home) = engine_with_policy(off);
-    let id = say(&engine, 0..6, 200);
+    let id = append_turns(&engine, 0..6, 200);
     run_due_jobs(&engine, id);
     assert!(engine.tree(id).unwrap().nodes.is_empty());
     assert_eq!(engine.raw_history_chars(id).unwrap(), 6 * 200);
@@ -315,7 +316,8 @@ fn a_tree_that_is_turned_off_stays_sound_and_catches_up() {
     assert_sound(&engine);
     engine.set_state(id, ConversationState::Closed).unwrap();
     run_due_jobs(&engine, id);
-    assert_eq!(nodes(&engine, id, 1).len(), 1);
+    assert_eq!(engine.tree(id).unwrap().nodes.len(), 1);
+    assert!(top(&engine, id).is_none(), "no node covers the whole conversation");
     assert_sound(&engine);
 
     engine.set_policy(id, vec!["enabled=true".parse().unwrap()]).unwrap();
@@ -323,20 +325,90 @@ fn a_tree_that_is_turned_off_stays_sound_and_catches_up() {
     run_due_jobs(&engine, id);
     assert_eq!(nodes(&engine, id, 1).len(), 6, "one for each turn");
     assert!(!nodes(&engine, id, 2).is_empty(), "groups catch up too");
+    assert!(top(&engine, id).is_some(), "and so does the summary of the whole");
     assert_sound(&engine);
+}
+
+/// A closed conversation of five turns whose nodes are in no group below the top.
+fn closed() -> (Engine, tempfile::TempDir, ConversationId) {
+    let (engine, home) = engine_with_policy(policy(&["window_chars=200", "min_flush_chars=0"]));
+    let id = append_turns(&engine, 0..5, 200);
+    engine.set_state(id, ConversationState::Closed).unwrap();
+    run_due_jobs(&engine, id);
+    assert_eq!(top(&engine, id).unwrap().level().number(), 2);
+    (engine, home, id)
+}
+
+fn top(engine: &Engine, id: ConversationId) -> Option<Node> {
+    engine.top(&engine.tree(id).unwrap().conversation).unwrap()
+}
+
+#[test]
+fn the_top_follows_a_stored_summary() {
+    let (engine, _home, id) = closed();
+    let before = top(&engine, id).unwrap();
+    for text in ["My words.", "Other words, before the top was written again."] {
+        let node = engine.store_summary(id, of_turns(0..1, text)).unwrap();
+        assert_sound(&engine);
+        assert!(top(&engine, id).unwrap().dirty);
+        let [job] = engine.jobs(&JobFilter::of(id)).unwrap().try_into().unwrap();
+        let JobKind::Summarize(task) = job.kind else { panic!("not a summary") };
+        assert_eq!(task.covers.nodes()[0], node.id);
+    }
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    let after = top(&engine, id).unwrap();
+    assert!(!after.dirty && after.id != before.id);
+}
+
+#[test]
+fn the_top_makes_room_for_a_group_on_request() {
+    for stored in [true, false] {
+        let (engine, _home, id) = closed();
+        let level_1 = nodes(&engine, id, 1);
+        let group = if stored {
+            let children: Vec<&Node> = level_1[..4].iter().collect();
+            engine.store_summary(id, of_nodes(&children, "The first four.")).unwrap()
+        } else {
+            engine.summarize_level(id, Level::FIRST).unwrap()
+        };
+        assert_sound(&engine);
+        run_due_jobs(&engine, id);
+        assert_sound(&engine);
+        let top = top(&engine, id).unwrap();
+        let roots = [group.id.clone(), level_1[4].id.clone()];
+        assert_eq!((top.level().number(), top.spec.covers.nodes()), (3, roots.as_slice()));
+        assert_eq!(nodes(&engine, id, 1)[0].parent, Some(group.ordinal()));
+    }
+}
+
+#[test]
+fn a_tree_that_is_turned_off_keeps_its_top_and_gets_no_new_one() {
+    let off = vec!["enabled=false".parse().unwrap()];
+    let (engine, _home, id) = closed();
+    engine.set_policy(id, off).unwrap();
+    engine.store_summary(id, of_turns(0..1, "My words.")).unwrap();
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    assert!(!top(&engine, id).unwrap().dirty, "it is rewritten");
+    engine.set_state(id, ConversationState::Open).unwrap();
+    engine.set_state(id, ConversationState::Closed).unwrap();
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    assert!(top(&engine, id).is_none());
 }
 
 #[test]
 fn a_tree_that_is_turned_on_again_catches_up_with_the_next_message() {
     let (engine, _home) = engine_with_policy(small());
-    let id = say(&engine, 0..2, 200);
+    let id = append_turns(&engine, 0..2, 200);
     run_due_jobs(&engine, id);
     engine.set_policy(id, vec!["enabled=false".parse().unwrap()]).unwrap();
-    say(&engine, 2..5, 200);
+    append_turns(&engine, 2..5, 200);
     run_due_jobs(&engine, id);
     assert_eq!(nodes(&engine, id, 1).len(), 2);
     engine.set_policy(id, Vec::new()).unwrap();
-    say(&engine, 5..6, 200);
+    append_turns(&engine, 5..6, 200);
     run_due_jobs(&engine, id);
     assert_eq!(nodes(&engine, id, 1).len(), 6);
     assert_sound(&engine);
@@ -345,7 +417,7 @@ fn a_tree_that_is_turned_on_again_catches_up_with_the_next_message() {
 #[test]
 fn parameters_of_windows_are_refused_above_level_one() {
     let (engine, _home) = engine_with_policy(small());
-    let id = say(&engine, 0..6, 200);
+    let id = append_turns(&engine, 0..6, 200);
     for (strategy, parameter) in [
         (UpdateStrategy::Incremental, "window_chars=400"),
         (UpdateStrategy::Full, "flush_after=1 min"),
