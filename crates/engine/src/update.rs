@@ -44,7 +44,7 @@ pub struct Update {
 /// The estimated work of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Estimate {
-    /// Jobs of each level, from the first up.
+    /// Jobs of each level, from the first up. The last entry counts all levels from the eighth up.
     pub jobs: [u32; 8],
     /// Number of summarizer calls.
     pub calls: u32,
