@@ -1,5 +1,11 @@
-//! Cues: English and French phrases that mark decisions, action items, findings, open questions
-//! and courtesies.
+//! Cues: the speech act of a sentence in English and French: decisions, action items, findings,
+//! open questions and courtesies.
+
+mod clauses;
+mod commitments;
+mod french;
+
+use commitments::Commitment;
 
 /// The speech act of a sentence, judged by its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,100 +25,6 @@ pub(super) enum SpeechAct {
     /// Greets, thanks or agrees.
     Courtesy,
 }
-
-const DECISIONS: [&str; 42] = [
-    "let's go with",
-    "let's use",
-    "let's keep",
-    "let's stick",
-    "let's do",
-    "let us go with",
-    "we decided",
-    "i decided",
-    "decided to",
-    "decision:",
-    "decided:",
-    "we'll use",
-    "we will use",
-    "we'll go",
-    "we'll keep",
-    "we agreed",
-    "agreed to",
-    "we chose",
-    "i chose",
-    "going with",
-    "settled on",
-    "we're using",
-    "from now on",
-    "the plan is",
-    "i've decided",
-    "made up my mind",
-    "on part sur",
-    "on prend",
-    "on garde",
-    "on utilise",
-    "on choisit",
-    "décidé",
-    "décision",
-    "c'est décidé",
-    "nous avons choisi",
-    "j'ai choisi",
-    "on va utiliser",
-    "on retient",
-    "convenu",
-    "d'accord pour",
-    "on reste sur",
-    "tranché",
-];
-
-const ACTIONS: [&str; 46] = [
-    "i'll ",
-    "i will ",
-    "i’ll ",
-    "we'll need",
-    "we need to",
-    "you need to",
-    "i need to",
-    "need to ",
-    "todo",
-    "to do:",
-    "next step",
-    "next steps",
-    "action:",
-    "remember to",
-    "don't forget",
-    "i'm going to ",
-    "we should ",
-    "i'm gonna",
-    "plan to",
-    "planning to",
-    "follow up",
-    "by tomorrow",
-    "by friday",
-    "will send",
-    "will call",
-    "will write",
-    "remind me to",
-    "il faut",
-    "il faudra",
-    "il faudrait",
-    "je vais ",
-    "on va ",
-    "nous allons",
-    "à faire",
-    "prochaine étape",
-    "je dois",
-    "on doit",
-    "il reste à",
-    "pense à",
-    "penser à",
-    "n'oublie",
-    "rappelle",
-    "je m'en occupe",
-    "je ferai",
-    "merci de ",
-    "peux-tu",
-];
 
 const FINDINGS: [&str; 44] = [
     "turns out",
@@ -161,58 +73,36 @@ const FINDINGS: [&str; 44] = [
     "mesuré",
 ];
 
-const OPEN: [&str; 30] = [
-    "open question",
-    "still open",
-    "still unclear",
-    "not sure yet",
-    "tbd",
-    "to be decided",
-    "to be determined",
-    "undecided",
-    "remains to",
-    "we'll see",
-    "don't know yet",
-    "do not know yet",
-    "no idea why",
-    "not yet known",
-    "needs an answer",
-    "haven't decided",
-    "not decided",
-    "unresolved",
-    "pending",
-    "question ouverte",
-    "reste à voir",
-    "à voir",
-    "à décider",
-    "pas encore décidé",
-    "on ne sait pas",
-    "je ne sais pas encore",
-    "à trancher",
-    "en suspens",
-    "pas encore clair",
-    "unanswered",
+/// Statements that something is not known or not decided.
+#[rustfmt::skip]
+const OPEN: [&str; 50] = [
+    "open question", "still open", "still unclear", "still undecided", "still deciding", "still figuring out",
+    "not sure yet", "tbd", "to be decided", "to be determined", "undecided", "remains to be", "we'll see",
+    "don't know yet", "do not know yet", "no idea why", "no idea what", "no idea how", "not yet known",
+    "needs an answer", "haven't decided", "have not decided", "haven't yet decided", "hasn't decided",
+    "not decided", "not yet decided", "yet to decide", "can't decide", "cannot decide", "on the fence",
+    "torn between", "unresolved", "still pending", "unanswered", "i wonder why", "i wonder what",
+    "i wonder how", "i wonder when", "i wonder where", "i wonder who", "i wonder whether",
+    "question ouverte", "reste à voir", "à décider", "pas encore décidé", "on ne sait pas",
+    "je ne sais pas encore", "à trancher", "en suspens", "je me demande",
 ];
 
-const UNSURE: [&str; 18] = [
-    "i don't know",
-    "i do not know",
-    "not sure",
-    "no idea",
-    "let me check",
-    "i'll check",
-    "will check",
-    "i'll look",
-    "i'll ask",
-    "later",
-    "je ne sais pas",
-    "je sais pas",
-    "aucune idée",
-    "je vérifie",
-    "je vais voir",
-    "pas sûr",
-    "plus tard",
-    "je demanderai",
+/// Replies that do not answer.
+#[rustfmt::skip]
+const UNSURE: [&str; 26] = [
+    "i don't know", "i do not know", "not sure", "no idea", "i'll check and", "i will check", "i'll find out",
+    "i'll get back to you", "i'll let you know", "i'll have to check", "i'll ask", "i will ask",
+    "let me get back", "we'll see", "haven't decided", "haven't thought", "hard to say",
+    "je ne sais pas", "je sais pas", "aucune idée", "je vérifie", "je vais voir", "pas sûr",
+    "je demanderai", "on verra", "difficile à dire",
+];
+
+/// Marks of work that is left for later.
+#[rustfmt::skip]
+const LEFT_TO_DO: [&str; 20] = [
+    "next step", "next steps", "next item", "next task", "next high-priority", "todo:", "to do:", "action item",
+    "still need", "still needs", "still has to", "still have to", "remaining", "follow-up", "later", "tomorrow",
+    "il reste à", "prochaine étape", "à faire", "demain",
 ];
 
 const COURTESIES: [&str; 44] = [
@@ -279,16 +169,67 @@ pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     if has_any(lower, &OPEN) {
         return SpeechAct::Open;
     }
-    if has_any(lower, &DECISIONS) {
-        return SpeechAct::Decision;
-    }
-    if content_words >= 2 && has_any(lower, &ACTIONS) {
-        return SpeechAct::Action;
+    match commitment(text, &lower.text) {
+        Some(Commitment::Decision) => return SpeechAct::Decision,
+        Some(Commitment::Action) => return SpeechAct::Action,
+        None => {}
     }
     if content_words >= 2 && has_any(lower, &FINDINGS) {
         return SpeechAct::Finding;
     }
     SpeechAct::Statement
+}
+
+/// Labels that name the list of a line.
+const LABELS: [(&str, Commitment); 14] = [
+    ("decision:", Commitment::Decision),
+    ("decided:", Commitment::Decision),
+    ("décision :", Commitment::Decision),
+    ("décision:", Commitment::Decision),
+    ("action:", Commitment::Action),
+    ("action item:", Commitment::Action),
+    ("next step:", Commitment::Action),
+    ("todo:", Commitment::Action),
+    ("to do:", Commitment::Action),
+    ("[ ]", Commitment::Action),
+    ("☐", Commitment::Action),
+    ("à faire :", Commitment::Action),
+    ("à faire:", Commitment::Action),
+    ("prochaine étape :", Commitment::Action),
+];
+
+/// What a sentence commits somebody to. A line that ends with a colon only announces the next
+/// one.
+fn commitment(text: &str, lower: &str) -> Option<Commitment> {
+    if lower.ends_with(':') {
+        return None;
+    }
+    if let Some((label, kind)) = LABELS.iter().find(|(label, _)| lower.starts_with(label)) {
+        return lower[label.len()..].contains(char::is_alphanumeric).then_some(*kind);
+    }
+    let clauses = clauses::clauses(text);
+    let is_conditional = clauses.iter().any(|clause| {
+        clause.is_tentative
+            && clause.words.first().is_some_and(|word| {
+                matches!(
+                    word.as_str(),
+                    "if" | "unless" | "whenever" | "in" | "si" | "s'il" | "lorsque"
+                )
+            })
+    });
+    let is_explained = clauses.first().is_some_and(|clause| clause.is_dependent);
+    let is_wish = lower.contains("please") || lower.contains("s'il te plaît");
+    let mut found = None;
+    for clause in clauses.iter().filter(|clause| !clause.is_tentative && !clause.is_dependent) {
+        let kind = commitments::commitment(clause, is_explained, is_wish)
+            .or_else(|| french::commitment(&clause.slices()));
+        match kind {
+            Some(Commitment::Decision) => return kind,
+            Some(Commitment::Action) if !is_conditional => found = kind,
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Whether a sentence reports a finding or an outcome.
@@ -299,6 +240,11 @@ pub(super) fn is_finding(text: &str) -> bool {
 /// Whether a reply leaves the question open.
 pub(super) fn leaves_open(text: &str) -> bool {
     has_any(&Lower::of(text), &UNSURE)
+}
+
+/// Whether a sentence says that something is left for later.
+pub(super) fn is_left_to_do(text: &str) -> bool {
+    has_any(&Lower::of(text), &LEFT_TO_DO)
 }
 
 /// A lowercase text with a Bloom filter of its byte pairs, which rules out most phrases.

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use treering_core::facts::{self, Facts};
 use treering_core::{
-    NodeContent, NodePassage, Passage, SummaryRequest, ToolUse, sentence, word_weight,
+    NodeContent, NodePassage, Passage, Role, SummaryRequest, ToolUse, sentence, word_weight,
 };
 
-use super::cues::SpeechAct;
+use super::cues::{self, SpeechAct};
 use super::rendering::RenderedUnit;
 use super::select::Pick;
 use super::unit::SourceDocument;
@@ -142,7 +142,6 @@ pub(super) fn points(
         lines.take(most * 4).collect()
     };
     let is = |act: SpeechAct| move |unit: usize| document.units[unit].act == act;
-    let chosen = |unit: usize| picks.iter().any(|pick| pick.unit == unit);
     let weighty = |unit: usize| {
         document.units[unit].terms.len() >= 2 && !document.units[unit].text.ends_with(':')
     };
@@ -151,21 +150,12 @@ pub(super) fn points(
         let before = children(request).flat_map(|child| of(&child.content)).cloned();
         distinct(before.chain(own), most, request.deduplicate)
     };
-    content.decisions = gather(
-        spoken(&|unit| is(SpeechAct::Decision)(unit) && weighty(unit)),
-        |child| &child.decisions,
-        most,
-    );
-    let acts = |unit: usize| {
-        is(SpeechAct::Action)(unit)
-            && weighty(unit)
-            && (chosen(unit) || document.units[unit].terms.len() >= 4)
-    };
+    content.decisions = gather(spoken(&is(SpeechAct::Decision)), |child| &child.decisions, most);
+    let acts = |unit: usize| is(SpeechAct::Action)(unit) && !is_narrated(document, unit);
     content.action_items = gather(spoken(&acts), |child| &child.action_items, most);
     let open = |unit: usize| {
-        weighty(unit)
-            && (is(SpeechAct::Open)(unit)
-                || is(SpeechAct::Question)(unit) && document.units[unit].unanswered)
+        is(SpeechAct::Open)(unit)
+            || is(SpeechAct::Question)(unit) && document.units[unit].unanswered && weighty(unit)
     };
     content.unresolved = gather(spoken(&open), |child| &child.unresolved, most);
     let mut ranked: Vec<&Pick> = picks
@@ -181,6 +171,17 @@ pub(super) fn points(
     } else {
         distinct(found, most / 2, request.deduplicate)
     };
+}
+
+/// Whether an assistant only announces what it does next. It does it at once, so nothing is left
+/// to do unless the sentence says so.
+fn is_narrated(document: &SourceDocument, unit: usize) -> bool {
+    let unit = &document.units[unit];
+    let is_machine = |speaker: usize| {
+        let speaker = &document.speakers[speaker];
+        speaker.role == Role::Assistant && !speaker.is_named
+    };
+    unit.speaker.is_some_and(is_machine) && !cues::is_left_to_do(&unit.text)
 }
 
 /// Drops near-duplicates. If too many items remain, keeps the latest.
