@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use source::SourceTurn;
-use treering_core::sentence;
 use treering_core::{
-    Level, NodeContent, SessionInfo, Strategy, Summarizer, SummaryLength, SummaryRequest,
+    Level, NodeContent, SessionInfo, Strategy, Summarizer, SummaryLength, SummaryRequest, sentence,
+    word_weight,
 };
 use treering_providers::Extractive;
 
@@ -203,15 +203,19 @@ fn judge(label: &LabelledSentence, scores: &mut [Score; 6]) -> Vec<String> {
     errors
 }
 
-/// Whether an item of a list is the sentence, possibly cut or in reported speech.
+/// Whether an item of a list is the sentence, possibly cut or in reported speech, which replaces
+/// pronouns by names.
 fn is_sentence(text: &str, item: &str) -> bool {
-    let stems = |text: &str| sentence::words(text).map(sentence::stem).collect::<Vec<_>>();
+    let stems = |text: &str| {
+        let words = sentence::words(text).filter(|word| word_weight(&word.to_lowercase()) > 0.0);
+        words.map(sentence::stem).collect::<Vec<_>>()
+    };
     let (own, listed) = (stems(text), stems(item));
     let share = |some: &[String], all: &[String]| {
         let common = some.iter().filter(|stem| all.contains(stem)).count();
         common as f64 / some.len().max(1) as f64
     };
-    share(&own, &listed) >= SAME_SENTENCE && share(&listed, &own) >= SAME_SENTENCE
+    share(&own, &listed) >= SAME_SENTENCE && share(&listed, &own) >= SAME_SENTENCE / 2.0
 }
 
 /// The character range of an item in a text, as whole words.

@@ -26,7 +26,7 @@ pub(super) enum SpeechAct {
     Courtesy,
 }
 
-const FINDINGS: [&str; 44] = [
+const FINDINGS: &[&str] = &[
     "turns out",
     "it turned out",
     "found that",
@@ -75,7 +75,7 @@ const FINDINGS: [&str; 44] = [
 
 /// Statements that something is not known or not decided.
 #[rustfmt::skip]
-const OPEN: [&str; 50] = [
+const OPEN: &[&str] = &[
     "open question", "still open", "still unclear", "still undecided", "still deciding", "still figuring out",
     "not sure yet", "tbd", "to be decided", "to be determined", "undecided", "remains to be", "we'll see",
     "don't know yet", "do not know yet", "no idea why", "no idea what", "no idea how", "not yet known",
@@ -89,7 +89,7 @@ const OPEN: [&str; 50] = [
 
 /// Replies that do not answer.
 #[rustfmt::skip]
-const UNSURE: [&str; 26] = [
+const UNSURE: &[&str] = &[
     "i don't know", "i do not know", "not sure", "no idea", "i'll check and", "i will check", "i'll find out",
     "i'll get back to you", "i'll let you know", "i'll have to check", "i'll ask", "i will ask",
     "let me get back", "we'll see", "haven't decided", "haven't thought", "hard to say",
@@ -97,15 +97,28 @@ const UNSURE: [&str; 26] = [
     "je demanderai", "on verra", "difficile à dire",
 ];
 
+/// Marks of a decision that replaces another one.
+const CHANGES: &[&str] = &[
+    "go with",
+    "stick with",
+    "stick to",
+    "go back to",
+    "instead",
+    "from now on",
+    "no longer",
+    "as agreed",
+    "rather than",
+];
+
 /// Marks of work that is left for later.
 #[rustfmt::skip]
-const LEFT_TO_DO: [&str; 20] = [
+const LEFT_TO_DO: &[&str] = &[
     "next step", "next steps", "next item", "next task", "next high-priority", "todo:", "to do:", "action item",
     "still need", "still needs", "still has to", "still have to", "remaining", "follow-up", "later", "tomorrow",
     "il reste à", "prochaine étape", "à faire", "demain",
 ];
 
-const COURTESIES: [&str; 44] = [
+const COURTESIES: &[&str] = &[
     "hi",
     "hello",
     "hey",
@@ -158,7 +171,7 @@ pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     let asks =
         lower.text.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
     if content_words <= 4
-        && starts_with_any(&lower.text, &COURTESIES)
+        && starts_with_any(&lower.text, COURTESIES)
         && content_words <= 2 + usize::from(asks)
     {
         return SpeechAct::Courtesy;
@@ -166,7 +179,7 @@ pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     if asks {
         return SpeechAct::Question;
     }
-    if has_any(lower, &OPEN) {
+    if has_any(lower, OPEN) {
         return SpeechAct::Open;
     }
     match commitment(text, &lower.text) {
@@ -174,14 +187,14 @@ pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
         Some(Commitment::Action) => return SpeechAct::Action,
         None => {}
     }
-    if content_words >= 2 && has_any(lower, &FINDINGS) {
+    if content_words >= 2 && has_any(lower, FINDINGS) {
         return SpeechAct::Finding;
     }
     SpeechAct::Statement
 }
 
 /// Labels that name the list of a line.
-const LABELS: [(&str, Commitment); 14] = [
+const LABELS: &[(&str, Commitment)] = &[
     ("decision:", Commitment::Decision),
     ("decided:", Commitment::Decision),
     ("décision :", Commitment::Decision),
@@ -208,15 +221,16 @@ fn commitment(text: &str, lower: &str) -> Option<Commitment> {
         return lower[label.len()..].contains(char::is_alphanumeric).then_some(*kind);
     }
     let clauses = clauses::clauses(text);
-    let is_conditional = clauses.iter().any(|clause| {
-        clause.is_tentative
-            && clause.words.first().is_some_and(|word| {
-                matches!(
-                    word.as_str(),
-                    "if" | "unless" | "whenever" | "in" | "si" | "s'il" | "lorsque"
-                )
-            })
-    });
+    let is_conditional = lower.contains("as long as")
+        || clauses.iter().any(|clause| {
+            clause.is_tentative
+                && clause.words.first().is_some_and(|word| {
+                    matches!(
+                        word.as_str(),
+                        "if" | "unless" | "whenever" | "in" | "si" | "s'il" | "lorsque"
+                    )
+                })
+        });
     let is_explained = clauses.first().is_some_and(|clause| clause.is_dependent);
     let is_wish = lower.contains("please") || lower.contains("s'il te plaît");
     let mut found = None;
@@ -234,17 +248,24 @@ fn commitment(text: &str, lower: &str) -> Option<Commitment> {
 
 /// Whether a sentence reports a finding or an outcome.
 pub(super) fn is_finding(text: &str) -> bool {
-    has_any(&Lower::of(text), &FINDINGS)
+    has_any(&Lower::of(text), FINDINGS)
 }
 
 /// Whether a reply leaves the question open.
 pub(super) fn leaves_open(text: &str) -> bool {
-    has_any(&Lower::of(text), &UNSURE)
+    has_any(&Lower::of(text), UNSURE)
 }
 
 /// Whether a sentence says that something is left for later.
 pub(super) fn is_left_to_do(text: &str) -> bool {
-    has_any(&Lower::of(text), &LEFT_TO_DO)
+    has_any(&Lower::of(text), LEFT_TO_DO)
+}
+
+/// Whether a decision says more than the next step: that it was made, or that it replaces
+/// another one.
+pub(super) fn is_change_of_plan(text: &str) -> bool {
+    let lower = Lower::of(text);
+    !has_any(&lower, &["let's", "we'll", "we will"]) || has_any(&lower, CHANGES)
 }
 
 /// A lowercase text with a Bloom filter of its byte pairs, which rules out most phrases.
@@ -298,7 +319,7 @@ fn starts_with_any(lower: &str, phrases: &[&str]) -> bool {
 }
 
 /// Words that open a sentence without adding meaning.
-const OPENERS: [&str; 44] = [
+const OPENERS: &[&str] = &[
     "well",
     "oh",
     "ah",

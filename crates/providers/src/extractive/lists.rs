@@ -134,8 +134,11 @@ pub(super) fn points(
 ) {
     let most = most(request);
     let spoken = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
-        let units =
-            (0..document.units.len()).filter(|unit| document.units[*unit].speaker.is_some());
+        let is_said = |unit: &usize| {
+            let speaker = document.units[*unit].speaker.map(|place| document.speakers[place].role);
+            matches!(speaker, Some(Role::User | Role::Assistant))
+        };
+        let units = (0..document.units.len()).filter(is_said);
         let lines = units
             .filter(|unit| wanted(*unit))
             .map(|unit| rendered[unit].cut(MAX_ITEM_CHARS).line());
@@ -150,7 +153,8 @@ pub(super) fn points(
         let before = children(request).flat_map(|child| of(&child.content)).cloned();
         distinct(before.chain(own), most, request.deduplicate)
     };
-    content.decisions = gather(spoken(&is(SpeechAct::Decision)), |child| &child.decisions, most);
+    let decides = |unit: usize| is(SpeechAct::Decision)(unit) && !is_narrated(document, unit);
+    content.decisions = gather(spoken(&decides), |child| &child.decisions, most);
     let acts = |unit: usize| is(SpeechAct::Action)(unit) && !is_narrated(document, unit);
     content.action_items = gather(spoken(&acts), |child| &child.action_items, most);
     let open = |unit: usize| {
@@ -173,15 +177,19 @@ pub(super) fn points(
     };
 }
 
-/// Whether an assistant only announces what it does next. It does it at once, so nothing is left
-/// to do unless the sentence says so.
+/// Whether an assistant only announces what it does next. It does it at once, so nothing is
+/// decided or left to do unless the sentence says so.
 fn is_narrated(document: &SourceDocument, unit: usize) -> bool {
     let unit = &document.units[unit];
     let is_machine = |speaker: usize| {
         let speaker = &document.speakers[speaker];
         speaker.role == Role::Assistant && !speaker.is_named
     };
-    unit.speaker.is_some_and(is_machine) && !cues::is_left_to_do(&unit.text)
+    let says_so = match unit.act {
+        SpeechAct::Decision => cues::is_change_of_plan(&unit.text),
+        _ => cues::is_left_to_do(&unit.text),
+    };
+    unit.speaker.is_some_and(is_machine) && !says_so
 }
 
 /// Drops near-duplicates. If too many items remain, keeps the latest.

@@ -20,7 +20,7 @@ impl Clause {
 }
 
 /// Words that may begin a clause without changing what it commits to.
-const FILLERS: [&str; 60] = [
+const FILLERS: &[&str] = &[
     "yeah",
     "yes",
     "yep",
@@ -83,7 +83,7 @@ const FILLERS: [&str; 60] = [
     "d'accord",
 ];
 /// Phrases that only frame a statement.
-const FRAMES: [&[&str]; 12] = [
+const FRAMES: &[&[&str]] = &[
     &["i", "think"],
     &["i", "guess"],
     &["i", "believe"],
@@ -97,7 +97,7 @@ const FRAMES: [&[&str]; 12] = [
     &["du", "coup"],
     &["en", "fait"],
 ];
-const TENTATIVE: [&str; 14] = [
+const TENTATIVE: &[&str] = &[
     "if",
     "unless",
     "whenever",
@@ -113,12 +113,12 @@ const TENTATIVE: [&str; 14] = [
     "lorsque",
     "hopefully",
 ];
-const DEPENDENT: [&str; 16] = [
+const DEPENDENT: &[&str] = &[
     "because", "since", "as", "while", "although", "when", "where", "which", "who", "that", "to",
     "before", "after", "until", "parce", "puisque",
 ];
 /// Words after which a conjunction begins a new clause.
-const SUBJECTS: [&str; 22] = [
+const SUBJECTS: &[&str] = &[
     "i", "we", "you", "they", "he", "she", "it", "let's", "let", "please", "do", "je", "on",
     "nous", "tu", "vous", "il", "elle", "ils", "elles", "can", "then",
 ];

@@ -14,18 +14,18 @@ pub(super) enum Commitment {
 
 /// Verbs of feelings, states and good intentions, which nobody can tick off.
 #[rustfmt::skip]
-const VAGUE: [&str; 78] = [
+const VAGUE: &[&str] = &[
     "admit", "be", "become", "believe", "benefit", "blame", "celebrate", "cherish", "come", "continue",
-    "cry", "die", "disagree", "dream", "encourage", "end", "enjoy", "excuse", "expect", "fail", "feel", "fight",
+    "browse", "bet", "consider", "cry", "decide", "die", "disagree", "dream", "encourage", "end", "enjoy", "excuse", "expect", "fail", "feel", "fight",
     "forget", "get", "give", "go", "grow", "guess", "happen", "have", "help", "hope", "imagine", "improve",
     "inspire", "keep", "know", "learn", "let", "like", "live", "look", "lose", "love", "make", "mean",
     "miss", "need", "never", "note", "own", "proceed", "promise", "push", "rather", "reach", "realize",
-    "regret", "remain", "remember", "repeat", "rest", "run", "say", "see", "sit", "sleep", "stand", "stay",
-    "stop", "succeed", "support", "trust", "understand", "want", "win", "wonder", "work",
+    "regret", "remain", "remember", "repeat", "rest", "run", "say", "show", "speak", "see", "sit", "sleep", "stand", "stay", "stick",
+    "stop", "succeed", "support", "talk", "tell", "think", "trust", "turn", "understand", "wait", "want", "win", "wonder", "work",
 ];
 /// Verbs that tell what the speaker is doing at the moment: "let's check".
 #[rustfmt::skip]
-const NARRATED: [&str; 58] = [
+const NARRATED: &[&str] = &[
     "address", "analyze", "apply", "ask", "assume", "begin", "break", "calculate", "change", "check", "clarify",
     "commit", "compare", "compute", "consider", "define", "discuss", "dive", "dig", "examine", "exercise",
     "explore", "figure", "find", "finish", "hear", "implement", "install", "inspect", "investigate", "list",
@@ -35,7 +35,7 @@ const NARRATED: [&str; 58] = [
 ];
 /// Verbs that start an instruction.
 #[rustfmt::skip]
-const IMPERATIVES: [&str; 62] = [
+const IMPERATIVES: &[&str] = &[
     "add", "adopt", "apply", "archive", "ask", "attach", "book", "bring", "build", "buy", "call", "change",
     "check", "clean", "collect", "compare", "confirm", "contact", "convert", "copy", "create", "delete",
     "describe", "document", "draft", "drop", "email", "explain", "finish", "fix", "format", "get", "implement",
@@ -45,13 +45,13 @@ const IMPERATIVES: [&str; 62] = [
 ];
 /// Past participles of things that are done to something.
 #[rustfmt::skip]
-const DONE: [&str; 28] = [
+const DONE: &[&str] = &[
     "added", "adjusted", "archived", "changed", "checked", "cleaned", "corrected", "created", "deleted",
     "documented", "finished", "fixed", "installed", "merged", "moved", "paid", "removed", "renamed",
     "repaired", "replaced", "reported", "reverted", "reviewed", "rewritten", "sent", "signed", "tested",
     "updated",
 ];
-const ADVERBS: [&str; 20] = [
+const ADVERBS: &[&str] = &[
     "also",
     "definitely",
     "just",
@@ -74,9 +74,15 @@ const ADVERBS: [&str; 20] = [
     "quickly",
 ];
 #[rustfmt::skip]
-const TIMES: [&str; 19] = [
+const TIMES: &[&str] = &[
     "tomorrow", "tonight", "today", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
     "sunday", "weekend", "morning", "afternoon", "evening", "week", "month", "noon", "deadline", "later",
+];
+
+/// Words that begin a noun: "going to the fair" has no verb after "to".
+const DETERMINERS: &[&str] = &[
+    "a", "an", "the", "my", "our", "your", "his", "her", "their", "this", "that", "these", "it",
+    "you",
 ];
 
 /// The commitment of a clause. `is_explained` says that the sentence begins with a reason or a
@@ -156,7 +162,6 @@ fn standing(words: &[&str]) -> Option<Commitment> {
             Some(Commitment::Decision)
         }
         ["i" | "we", "am" | "are", "going" | "sticking", "with", rest @ ..]
-        | ["i" | "we", "am" | "are", "going", "for", rest @ ..]
         | ["i" | "we", "am" | "are", "switching", "to", rest @ ..]
         | ["i" | "we", "am" | "are", "not", "going", "to", "use", rest @ ..]
         | ["we", "will" | "do", "not", "need" | "use" | "want", rest @ ..]
@@ -186,7 +191,8 @@ fn proposal(words: &[&str]) -> Option<Commitment> {
             .first()
             .is_some_and(|next| !matches!(*next, "over" | "through" | "on" | "ahead" | "into")),
         "do" => !matches!(object.first().copied(), Some("some" | "that" | "so" | "our" | "your")),
-        "put" | "leave" | "have" => true,
+        "put" | "leave" => true,
+        "have" => !object.contains(&"fun"),
         "focus" => object.first() == Some(&"on"),
         "make" => {
             object.first() == Some(&"it")
@@ -197,12 +203,7 @@ fn proposal(words: &[&str]) -> Option<Commitment> {
     if is_choice {
         return has_content(object).then_some(Commitment::Decision);
     }
-    if object.starts_with(&["sure"]) && *verb == "make" {
-        return has_content(&object[1..])
-            .then_some(Commitment::Action)
-            .filter(|_| object.iter().any(|word| *word == "are" || *word == "is"));
-    }
-    let is_task = !is_one_of(verb, &VAGUE) && !is_one_of(verb, &NARRATED) && *verb != "set";
+    let is_task = !is_one_of(verb, VAGUE) && !is_one_of(verb, NARRATED) && *verb != "set";
     (is_task && has_object(object)).then_some(Commitment::Action)
 }
 
@@ -210,6 +211,9 @@ fn proposal(words: &[&str]) -> Option<Commitment> {
 fn promise(words: &[&str], is_explained: bool) -> Option<Commitment> {
     let (is_need, rest) = match words {
         ["i" | "we", rest @ ..] => modal(without_adverbs(rest))?,
+        ["will", verb, ..] if DETERMINERS.contains(verb) || matches!(*verb, "i" | "we") => {
+            return None;
+        }
         ["will", rest @ ..] | ["going", "to", rest @ ..] => (false, rest),
         ["you", "will", rest @ ..] => {
             let own = rest.iter().any(|word| matches!(*word, "me" | "us" | "my" | "our"));
@@ -230,7 +234,8 @@ fn promise(words: &[&str], is_explained: bool) -> Option<Commitment> {
     if let ["not", verb, object @ ..] = rest {
         return (is_choice(verb, object) && has_content(object)).then_some(Commitment::Decision);
     }
-    task(rest)
+    // Nobody chooses what has to be.
+    task(rest).filter(|made| !is_need || *made == Commitment::Action)
 }
 
 /// The words after a modal verb, and whether it states a need.
@@ -242,7 +247,8 @@ fn modal<'a, 'b>(words: &'a [&'b str]) -> Option<(bool, &'a [&'b str])> {
         ["still" | "really", "need" | "have", "to", rest @ ..]
         | ["need" | "have", "to", rest @ ..]
         | ["have", "got", "to", rest @ ..]
-        | ["must" | "should", rest @ ..] => (true, rest),
+        | ["must", rest @ ..] => (true, rest),
+        ["should", rest @ ..] => (false, rest),
         _ => return None,
     })
 }
@@ -251,6 +257,9 @@ fn modal<'a, 'b>(words: &'a [&'b str]) -> Option<(bool, &'a [&'b str])> {
 fn task(words: &[&str]) -> Option<Commitment> {
     let words = without_light_verbs(words);
     let (verb, object) = words.split_first()?;
+    if DETERMINERS.contains(verb) || is_at_once(object) {
+        return None;
+    }
     if is_choice(verb, object) {
         return (has_content(object) || *verb == "take").then_some(Commitment::Decision);
     }
@@ -261,10 +270,11 @@ fn task(words: &[&str]) -> Option<Commitment> {
         "give" | "bring" | "let" => has_object(object) && *verb != "let",
         "go" => matches!(object.first().copied(), Some("by" | "see" | "buy" | "to")),
         "work" => object.first() == Some(&"on"),
-        "take" => true,
+        "take" => !object.starts_with(&["time"]) && !object.starts_with(&["part"]),
+        "check" => object.first() != Some(&"on"),
         "stop" | "learn" => has_content(object),
         "do" => has_content(object) && !object.contains(&"best"),
-        _ => !is_one_of(verb, &VAGUE),
+        _ => !is_one_of(verb, VAGUE),
     };
     (is_concrete && has_object(object)).then_some(Commitment::Action)
 }
@@ -303,6 +313,7 @@ fn directive(words: &[&str], is_wish: bool) -> Option<Commitment> {
         ["do", "not", "forget", rest @ ..] => {
             return has_content(rest).then_some(Commitment::Action);
         }
+        ["check", "out", ..] => return None,
         [verb, rest @ ..] if IMPERATIVES.contains(verb) => {
             let own = rest.iter().any(|word| matches!(*word, "me" | "my" | "our" | "us"));
             return ((own || is_wish || has_time(rest)) && content_count(rest) >= 2)
@@ -314,7 +325,7 @@ fn directive(words: &[&str], is_wish: bool) -> Option<Commitment> {
     let is_rest =
         asked.iter().take(3).any(|word| matches!(*word, "breaks" | "break" | "care" | "positive"));
     let (verb, object) = asked.split_first()?;
-    (!is_rest && (!is_one_of(verb, &VAGUE) || *verb == "look") && has_object(object))
+    (!is_rest && (!is_one_of(verb, VAGUE) || *verb == "look") && has_object(object))
         .then_some(Commitment::Action)
 }
 
@@ -360,10 +371,8 @@ fn is_choice(verb: &str, object: &[&str]) -> bool {
         "settle" => matches!(next, "on" | "for"),
         "keep" => {
             is_thing
-                && !object
-                    .iter()
-                    .take(3)
-                    .any(|word| matches!(*word, "up" | "going" | "coming") || word.ends_with("ing"))
+                && !object.iter().take(3).any(|word| matches!(*word, "up") || word.ends_with("ing"))
+                && !object.windows(2).any(|pair| pair == ["in", "mind"])
                 && has_content(object)
         }
         "take" => {
@@ -489,6 +498,9 @@ fn is_good_intention(object: &[&str]) -> bool {
         matches!(
             *word,
             "difference"
+                | "choice"
+                | "decision"
+                | "work"
                 | "progress"
                 | "memories"
                 | "change"
@@ -499,6 +511,11 @@ fn is_good_intention(object: &[&str]) -> bool {
                 | "impact"
         )
     }) || object.first() == Some(&"it") && !has_time(object)
+}
+
+/// "right now", "right away": done before anybody could list it.
+fn is_at_once(words: &[&str]) -> bool {
+    words.windows(2).any(|pair| pair[0] == "right" && matches!(pair[1], "now" | "away"))
 }
 
 fn has_time(words: &[&str]) -> bool {

@@ -6,17 +6,17 @@ use super::commitments::Commitment;
 
 /// Verbs of choice, as "on" and "nous" use them and in the infinitive.
 #[rustfmt::skip]
-const CHOICES: [&str; 21] = [
+const CHOICES: &[&str] = &[
     "prend", "prenons", "prendre", "garde", "gardons", "garder", "utilise", "utilisons", "utiliser",
     "choisit", "choisissons", "choisir", "retient", "retenons", "retenir", "adopte", "adoptons",
     "adopter", "abandonne", "abandonnons", "abandonner",
 ];
 /// Verbs that choose only with "sur" or "à".
-const CHOICES_OF: [&str; 9] =
-    ["part", "partons", "partir", "reste", "restons", "rester", "passe", "passons", "passer"];
-const CHOSEN: [&str; 6] = ["décidé", "choisi", "opté", "convenu", "tranché", "retenu"];
+const CHOICES_OF: &[&str] =
+    &["part", "partons", "partir", "reste", "restons", "rester", "passe", "passons", "passer"];
+const CHOSEN: &[&str] = &["décidé", "choisi", "opté", "convenu", "tranché", "retenu"];
 #[rustfmt::skip]
-const VAGUE: [&str; 18] = [
+const VAGUE: &[&str] = &[
     "être", "avoir", "voir", "continuer", "rester", "croire", "penser", "dire", "aimer", "savoir",
     "pouvoir", "vouloir", "aller", "essayer", "dormir", "profiter", "espérer", "devenir",
 ];
