@@ -4,6 +4,7 @@
 mod clauses;
 mod commitments;
 mod french;
+mod verbs;
 
 use commitments::Commitment;
 
@@ -87,14 +88,15 @@ const OPEN: &[&str] = &[
     "je ne sais pas encore", "à trancher", "en suspens", "je me demande",
 ];
 
-/// Replies that do not answer.
+/// Beginnings of replies that do not answer.
 #[rustfmt::skip]
 const UNSURE: &[&str] = &[
-    "i don't know", "i do not know", "not sure", "no idea", "i'll check and", "i will check", "i'll find out",
-    "i'll get back to you", "i'll let you know", "i'll have to check", "i'll ask", "i will ask",
-    "let me get back", "we'll see", "haven't decided", "haven't thought", "hard to say",
-    "je ne sais pas", "je sais pas", "aucune idée", "je vérifie", "je vais voir", "pas sûr",
-    "je demanderai", "on verra", "difficile à dire",
+    "i don't know", "i do not know", "i really don't know", "i'm not sure", "not sure", "no idea",
+    "i have no idea", "i really have no idea", "i've no idea", "i've got no idea", "i'll check and", "i will check",
+    "i'll have to check", "i'll find out", "i'll get back to you", "i'll let you know", "i'll ask", "i will ask",
+    "let me get back", "we'll see", "i haven't decided", "i haven't thought", "hard to say", "could you hold",
+    "je ne sais pas", "je sais pas", "je n'en sais rien", "aucune idée", "je vérifie", "je vais voir", "pas sûr",
+    "je ne suis pas sûr", "je demanderai", "on verra", "difficile à dire",
 ];
 
 /// Marks of a decision that replaces another one.
@@ -238,6 +240,7 @@ fn commitment(text: &str, lower: &str) -> Option<Commitment> {
         let kind = commitments::commitment(clause, is_explained, is_wish)
             .or_else(|| french::commitment(&clause.slices()));
         match kind {
+            _ if is_conditional && clause.words.iter().any(|word| word == "will") => {}
             Some(Commitment::Decision) => return kind,
             Some(Commitment::Action) if !is_conditional => found = kind,
             _ => {}
@@ -253,7 +256,9 @@ pub(super) fn is_finding(text: &str) -> bool {
 
 /// Whether a reply leaves the question open.
 pub(super) fn leaves_open(text: &str) -> bool {
-    has_any(&Lower::of(text), UNSURE)
+    let lower = text.to_lowercase().replace('’', "'");
+    let mut starts = lower.splitn(3, [',', '.', '!', '…']).take(2).map(str::trim_start);
+    !lower.starts_with("no,") && starts.any(|start| starts_with_any(start, UNSURE))
 }
 
 /// Whether a sentence says that something is left for later.

