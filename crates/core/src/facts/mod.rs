@@ -7,7 +7,7 @@ mod numbers;
 mod shapes;
 mod tokens;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::node::NodeContent;
 use crate::prompt;
@@ -37,6 +37,8 @@ pub struct Facts {
     parsed_dates: Vec<Date>,
     days: Vec<Date>,
     vocabulary: Vec<u64>,
+    /// Words with an inner capital that occur in code.
+    code_words: HashSet<String>,
 }
 
 /// The list that a fact belongs to.
@@ -196,6 +198,10 @@ impl Facts {
             self.vocabulary.push(tokens::hash(run));
         }
         let tokens: Vec<FactToken<'_>> = tokens(text).collect();
+        let in_code = tokens.iter().filter(|token| shapes::is_code(token));
+        let words = in_code.flat_map(|token| tokens::runs(token.core));
+        self.code_words
+            .extend(words.filter(|word| shapes::has_inner_capital(word)).map(str::to_owned));
         let mut names = Names::of(text);
         let mut at = 0;
         while at < tokens.len() {
@@ -236,6 +242,10 @@ impl Facts {
             Some((class, fact)) => {
                 names.end();
                 self.add(class, fact, key(fact));
+            }
+            None if self.code_words.contains(token.core) => {
+                names.end();
+                self.add(Class::Identifier, token.core, key(token.core));
             }
             None => names.take(token),
         }

@@ -399,15 +399,14 @@ mod tests {
     #[test]
     fn speech_acts_are_recognized() {
         for (text, expected) in [
-            ("Let's go with SQLite for the ledger.", SpeechAct::Decision),
-            ("On part sur SQLite pour le registre.", SpeechAct::Decision),
-            ("I'll call Yann tomorrow.", SpeechAct::Action),
-            ("Il faut prévenir Yann avant midi.", SpeechAct::Action),
             ("Turns out the gauge drifts by 4 cm.", SpeechAct::Finding),
             ("Le problème vient du capteur.", SpeechAct::Finding),
             ("Which port does it use?", SpeechAct::Question),
             ("Quel port utilise-t-on ?", SpeechAct::Question),
             ("The sill height is still open.", SpeechAct::Open),
+            ("We haven't yet decided on a mooring.", SpeechAct::Open),
+            ("I wonder why the pump stops at night.", SpeechAct::Open),
+            ("I wonder if you could lend me a hand.", SpeechAct::Statement),
             ("The boat is red.", SpeechAct::Statement),
             ("今日は良い天気です。", SpeechAct::Statement),
         ] {
@@ -415,6 +414,105 @@ mod tests {
         }
         assert_eq!(classify("Hey Caroline!", 1), SpeechAct::Courtesy);
         assert_eq!(classify("Merci beaucoup !", 0), SpeechAct::Courtesy);
+    }
+
+    fn check_all(expected: SpeechAct, texts: &[&str]) {
+        for text in texts {
+            assert_eq!(classify(text, 5), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_decision_chooses_something() {
+        check_all(
+            SpeechAct::Decision,
+            &[
+                "Let's go with SQLite for the ledger.",
+                "I've decided to sell the old dinghy.",
+                "The harbour board has decided to close the slipway.",
+                "We settled on two moorings.",
+                "Yeah, I think I'll take the blue sail.",
+                "We ended up using the brass cleats.",
+                "From now on every tide goes into the log.",
+                "Always give heights in metres when I ask about tides.",
+                "Let's meet at the slipway on Sunday.",
+                "Decision: keep the old pump",
+                "On part sur SQLite pour le registre.",
+                "Nous avons choisi le mouillage nord.",
+                "On garde la vieille bouée.",
+            ],
+        );
+    }
+
+    #[test]
+    fn cheers_and_remarks_are_no_decisions() {
+        check_all(
+            SpeechAct::Statement,
+            &[
+                "Let's keep going!",
+                "Let's keep pushing for a better harbour!",
+                "Let's do it, Ana!",
+                "Let's have some fun!",
+                "Let's look at the gauge first:",
+                "I'll keep that in mind.",
+                "You chose a fine boat.",
+                "If the wind drops, I'll take the blue sail.",
+                "They showed what they had decided to bring.",
+                "Allons voir, on part demain matin.",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_action_item_is_left_to_somebody() {
+        check_all(
+            SpeechAct::Action,
+            &[
+                "I'll call Yann tomorrow.",
+                "I need to order two new fenders.",
+                "Miss Lund will inspect the hull on Monday.",
+                "I want you to measure the sill again.",
+                "Please send the tide tables to the harbour office.",
+                "Don't forget the keys of the boathouse.",
+                "The broken cleat needs to be replaced.",
+                "The next step is a survey of the keel.",
+                "Draft a letter to my insurer.",
+                "TODO: grease the winch",
+                "Il faut prévenir Yann avant midi.",
+                "Je dois commander deux défenses.",
+                "J'appellerai le chantier lundi.",
+            ],
+        );
+    }
+
+    #[test]
+    fn intentions_and_mentions_are_no_action_items() {
+        check_all(
+            SpeechAct::Statement,
+            &[
+                "The list in TODO.md is long.",
+                "I'll keep working at it.",
+                "I'm gonna make it!",
+                "You have to believe in your boat.",
+                "If you need anything, I'll lend you a rope.",
+                "That is the pump that I need to live with.",
+                "To find the depth, we need to add both figures.",
+                "Don't forget to take breaks!",
+                "I'll reserve the berth for you right now.",
+                "Maybe I'll paint the hull.",
+                "Je vais voir.",
+            ],
+        );
+    }
+
+    #[test]
+    fn replies_that_know_nothing_leave_a_question_open() {
+        for text in ["I'm not sure.", "Well, I don't know.", "I'll ask Yann.", "Aucune idée."] {
+            assert!(leaves_open(text), "{text}");
+        }
+        for text in ["No, I don't know that port.", "Port four, but I'm not sure it is open."] {
+            assert!(!leaves_open(text), "{text}");
+        }
     }
 
     #[test]

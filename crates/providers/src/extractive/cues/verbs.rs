@@ -99,7 +99,7 @@ pub(super) const UNDECIDED: &[&str] = &[
 
 /// The base form of a verb, as far as its ending tells.
 pub(super) fn base(verb: &str) -> String {
-    let Some(stem) = verb.strip_suffix("ing").filter(|stem| stem.len() > 2) else {
+    let Some(stem) = verb.strip_suffix("ing").filter(|stem| stem.len() > 1) else {
         return verb.to_owned();
     };
     let mut last = stem.chars().rev();
