@@ -75,7 +75,7 @@ const TOOLS: [&str; 12] = [
     "Write",
 ];
 
-/// What became of a plan: "User approved Claude's plan".
+/// The outcome of a plan: "User approved Claude's plan".
 fn verdict(text: &str) -> Option<&str> {
     let text = text.trim().trim_end_matches(':');
     matches!(text, "User approved Claude's plan" | "User rejected Claude's plan").then_some(text)

@@ -213,7 +213,7 @@ const LABELS: &[(&str, Commitment)] = &[
     ("prochaine étape :", Commitment::Action),
 ];
 
-/// What a sentence commits somebody to. A line that ends with a colon only announces the next
+/// The commitment that a sentence makes. A line that ends with a colon only announces the next
 /// one.
 fn commitment(text: &str, lower: &str) -> Option<Commitment> {
     if lower.ends_with(':') {

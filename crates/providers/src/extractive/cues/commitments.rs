@@ -9,7 +9,7 @@ use super::verbs::{
     UNDECIDED, VAGUE, base, is_one_of,
 };
 
-/// What a clause commits somebody to.
+/// The kind of commitment that a clause makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Commitment {
     Decision,
@@ -246,12 +246,10 @@ fn announced(words: &[&str]) -> Option<Commitment> {
 /// "the entry must be reverted", "the form has to be signed"
 fn passive(words: &[&str]) -> Option<Commitment> {
     let at = words.windows(2).position(|pair| pair[0] == "be" && DONE.contains(&pair[1]))?;
-    let owed = match &words[..at] {
-        [.., "should" | "must"] => true,
-        [.., "needs" | "need" | "has" | "have", "to"] => true,
-        [.., "still" | "also", "to"] => true,
-        _ => false,
-    };
+    let owed = matches!(
+        &words[..at],
+        [.., "should" | "must"] | [.., "needs" | "need" | "has" | "have" | "still", "to"]
+    );
     owed.then_some(Commitment::Action)
 }
 

@@ -50,8 +50,7 @@ fn action(words: &[&str]) -> Option<Commitment> {
         | ["n'oublie" | "n'oubliez", "pas", rest @ ..]
         | ["rappelle-moi" | "merci", "de", rest @ ..] => rest,
         ["je", "m'en", "occupe" | "occuperai", ..] => return Some(Commitment::Action),
-        ["je" | "on" | "nous", ..] | [_, ..] if future(words).is_some() => future(words)?,
-        _ => return None,
+        _ => future(words)?,
     };
     let rest = match rest {
         ["que", _, more @ ..] => more,

@@ -73,14 +73,14 @@ pub(super) const DETERMINERS: &[&str] = &[
     "you",
 ];
 
-/// What one takes without choosing it.
+/// Objects of "take" that are not a choice.
 #[rustfmt::skip]
 pub(super) const NOT_TAKEN: &[&str] = &[
     "you", "him", "her", "them", "me", "care", "advantage", "part", "place", "note", "notes", "breaks", "action",
     "time", "some", "pictures", "off", "over", "down", "on", "out", "up", "into", "look", "break", "walk", "class",
     "trip", "picture", "photo", "nap", "shower", "while", "shot", "consideration", "tips", "few",
 ];
-/// What one makes without doing anything in particular.
+/// Objects of "make" that are not a task.
 #[rustfmt::skip]
 pub(super) const NOT_MADE: &[&str] = &[
     "difference", "choice", "decision", "work", "progress", "memories", "change", "happen", "most", "sense",
