@@ -229,7 +229,13 @@ fn commitment(text: &str, lower: &str) -> Option<Commitment> {
                 && clause.words.first().is_some_and(|word| {
                     matches!(
                         word.as_str(),
-                        "if" | "unless" | "whenever" | "in" | "si" | "s'il" | "lorsque"
+                        "if" | "unless"
+                            | "whenever"
+                            | "in"
+                            | "hopefully"
+                            | "si"
+                            | "s'il"
+                            | "lorsque"
                     )
                 })
         });
@@ -456,6 +462,7 @@ mod tests {
                 "Let's look at the gauge first:",
                 "I'll keep that in mind.",
                 "You chose a fine boat.",
+                "My crew is kind, always there for me.",
                 "If the wind drops, I'll take the blue sail.",
                 "They showed what they had decided to bring.",
                 "Allons voir, on part demain matin.",
@@ -500,6 +507,7 @@ mod tests {
                 "Don't forget to take breaks!",
                 "I'll reserve the berth for you right now.",
                 "Maybe I'll paint the hull.",
+                "Hopefully, we will sell the dinghy.",
                 "Je vais voir.",
             ],
         );

@@ -71,7 +71,10 @@ fn standing(words: &[&str]) -> Option<Commitment> {
     let own = |word: &&str| matches!(*word, "i" | "me" | "my" | "we" | "our" | "us");
     match words {
         ["always" | "never", verb, rest @ ..]
-            if !verb.ends_with("ing") && rest.iter().any(own) && has_content(rest) =>
+            if is_content(verb)
+                && !verb.ends_with("ing")
+                && rest.iter().any(own)
+                && has_content(rest) =>
         {
             Some(Commitment::Decision)
         }
