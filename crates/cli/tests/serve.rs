@@ -90,7 +90,7 @@ fn appended_turns_are_searchable_streamed_and_counted() {
 fn statistics_agree_over_http_and_the_command_line() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
-    let entries: Vec<Value> = (0..40).map(turn).collect();
+    let entries: Vec<Value> = (0..120).map(turn).collect();
     server.post("/v1/append", &json!({ "key": "day", "title": "Gates", "entries": entries }));
     while server.get("/v1/jobs")["jobs"] != json!([]) {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -27,7 +27,7 @@ fn show_prints_a_tree_and_its_nodes() {
     let home = Home::demo();
     let drawn = home.ok(&["show", "tidewatch", "--tree"]);
     for word in
-        ["● l2-", "nodes over messages", "├─ ● l1-", "−91%", "◌ open window", "sms-retry-idea"]
+        ["● l2-", "nodes over messages", "├─ ● l1-", "−90%", "◌ open window", "sms-retry-idea"]
     {
         assert!(drawn.contains(word), "{word}: {drawn}");
     }

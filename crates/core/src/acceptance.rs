@@ -1,10 +1,11 @@
 //! Acceptance: decides whether a summary may be kept. It checks facts, sizes and signs of model
 //! failure; it never judges style.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::facts::Facts;
 use crate::node::NodeContent;
+use crate::prompt;
 use crate::sentence;
 use crate::text;
 
@@ -17,14 +18,15 @@ pub(crate) const MIN_RETAINED: f32 = 0.1;
 /// The retained share is checked only if the covered content has at least this many facts.
 const MIN_FACTS_FOR_RETENTION: usize = 10;
 
-/// How well the facts of a summary and of the covered content agree.
+/// How well the facts of a summary and of the covered content agree. The shares describe the text
+/// that a reader gets, not the lists beside it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Fidelity {
-    /// Share of the summary's facts that occur in the covered content.
+    /// Share of the text's facts that occur in the covered content.
     pub grounded: f32,
-    /// Share of the covered content's facts that the summary keeps.
+    /// Share of the covered content's facts that the text keeps.
     pub retained: f32,
-    /// The facts that do not occur in the covered content.
+    /// The facts of the text and of the lists that do not occur in the covered content.
     pub invented: Vec<String>,
 }
 
@@ -78,9 +80,15 @@ pub enum SummaryRejection {
     },
 }
 
-/// Compares the facts of a summary with those of the covered content. A share of no facts is 1.
+/// Compares a summary with the covered content. A share of no facts is 1.
 #[must_use]
-pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
+pub fn fidelity(content: &NodeContent, source: &Facts) -> Fidelity {
+    let text = Facts::of(&prompt::without_headings(&content.overview));
+    let invented = compare(&Facts::of_content(content), source).invented;
+    Fidelity { invented, ..compare(&text, source) }
+}
+
+fn compare(summary: &Facts, source: &Facts) -> Fidelity {
     let share =
         |part: usize, total: usize| if total == 0 { 1.0 } else { part as f32 / total as f32 };
     let (known, invented) = source.partition_known(summary);
@@ -111,17 +119,17 @@ pub fn accept(
     if let Some(phrase) = repeated(overview) {
         return Err(SummaryRejection::Repetition { phrase });
     }
-    let fidelity = fidelity(&Facts::of_content(content), source);
-    if fidelity.grounded < MIN_GROUNDED && fidelity.invented.len() > 1 {
+    let whole = compare(&Facts::of_content(content), source);
+    if whole.grounded < MIN_GROUNDED && whole.invented.len() > 1 {
         return Err(SummaryRejection::Ungrounded {
-            share: fidelity.grounded,
-            invented: fidelity.invented,
+            share: whole.grounded,
+            invented: whole.invented,
         });
     }
-    if fidelity.retained < MIN_RETAINED && source.len() >= MIN_FACTS_FOR_RETENTION {
-        return Err(SummaryRejection::Hollow { share: fidelity.retained, facts: source.len() });
+    if whole.retained < MIN_RETAINED && source.len() >= MIN_FACTS_FOR_RETENTION {
+        return Err(SummaryRejection::Hollow { share: whole.retained, facts: source.len() });
     }
-    Ok(fidelity)
+    Ok(fidelity(content, source))
 }
 
 /// Phrases that start a model's refusal.
@@ -169,6 +177,30 @@ fn check_refusal_and_echo(overview: &str) -> Result<(), SummaryRejection> {
         return Err(SummaryRejection::Echo { words: (*words).to_owned() });
     }
     Ok(())
+}
+
+/// Number of words in a row that no summary shares with its instructions by chance.
+const ECHOED_WORDS: usize = 8;
+
+/// Rejects a summary that copies a run of words from its instructions. The headings that the
+/// instructions ask for do not count.
+pub fn check_copied_instructions(
+    content: &NodeContent,
+    instructions: &[String],
+) -> Result<(), SummaryRejection> {
+    let runs = |text: &str| {
+        let text = prompt::without_headings(text).to_lowercase();
+        let words: Vec<String> = sentence::words(&text).map(str::to_owned).collect();
+        words.windows(ECHOED_WORDS).map(<[String]>::to_vec).collect::<Vec<_>>()
+    };
+    let known: HashSet<Vec<String>> = instructions.iter().flat_map(|text| runs(text)).collect();
+    let lists =
+        [&content.key_findings, &content.decisions, &content.action_items, &content.unresolved];
+    let texts = lists.into_iter().flatten().chain([&content.overview]);
+    match texts.flat_map(|text| runs(text)).find(|run| known.contains(run)) {
+        Some(run) => Err(SummaryRejection::Echo { words: run.join(" ") }),
+        None => Ok(()),
+    }
 }
 
 /// A run of six words that occurs at least four times and makes up more than a third of the

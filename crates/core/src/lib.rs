@@ -49,11 +49,13 @@ mod node;
 mod node_hash;
 mod parameter_names;
 mod parameters;
+mod points;
 mod policy;
 mod policy_in_force;
 mod question;
 mod receipt;
 mod redact;
+mod relative_dates;
 mod slug;
 mod summary_request;
 mod time;
@@ -90,6 +92,7 @@ pub use node::{
 pub use node_hash::{hash_of_caller_node, hash_of_nodes, hash_of_window};
 pub use parameter_names::{parameter_aliases, snake_case};
 pub use parameters::{Assignment, PARAMETERS};
+pub use points::{Point, RankedLine};
 pub use policy::{
     GroupPolicy, Policy, Preset, SealPolicy, SummaryLength, SummaryStyle, WindowPolicy,
 };
@@ -100,6 +103,7 @@ pub use ports::{
 pub use question::{Question, QuestionTerm, is_question, is_standing_instruction};
 pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReusablePrefix};
 pub use redact::{Redactions, redact};
+pub use relative_dates::with_absolute_dates;
 pub use slug::{as_slug, slug_of, suggest_slugs};
 pub use summary_request::{
     MessagePassage, NodePassage, Passage, SessionInfo, Strategy, SummaryRequest, ToolPassage,
@@ -110,4 +114,4 @@ pub use top::{plan_top, sort_roots};
 pub use tree_state::TreeState;
 pub use update_trace::events_of_update;
 pub use vector_index::{ContentVectors, IndexRebuild, VectorIndex};
-pub use word_weights::word_weight;
+pub use word_weights::{weighted_terms, word_weight};

@@ -9,6 +9,7 @@ use crate::grouping::{GroupReason, Member};
 use crate::hash::ContentHash;
 use crate::ids::{MessageIdx, ThreadName};
 use crate::parameters::Assignment;
+use crate::points::RankedLine;
 use crate::policy::SummaryStyle;
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
@@ -324,6 +325,10 @@ pub struct NodeContent {
     pub numbers: Vec<String>,
     /// Free labels.
     pub tags: Vec<String>,
+    /// The points of the overview, most important first; empty if the summarizer did not rank
+    /// them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranking: Vec<RankedLine>,
 }
 
 /// The calls of one tool, by outcome.

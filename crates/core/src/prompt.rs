@@ -158,7 +158,7 @@ pub fn without_headings(text: &str) -> Cow<'_, str> {
 }
 
 /// A line without the number of a list item.
-fn without_number(line: &str) -> &str {
+pub(crate) fn without_number(line: &str) -> &str {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
     rest.strip_prefix(". ").filter(|_| rest.len() < line.len()).unwrap_or(line)
 }

@@ -1,5 +1,7 @@
 //! Word weights: the function words and the very common words of English and French.
 
+use crate::sentence;
+
 /// The weight of a lower-case word, from 0 (grammar) to 1 (content).
 #[must_use]
 pub fn word_weight(word: &str) -> f32 {
@@ -15,6 +17,31 @@ pub fn word_weight(word: &str) -> f32 {
     } else {
         1.0
     }
+}
+
+/// The weight of a name, a number or an identifier, relative to another word.
+const FACT_WEIGHT: f32 = 3.0;
+
+/// The words of a text that say something, each with its stem and its weight. Facts weigh most:
+/// words with a digit or an underscore, and words that are capitalized within a sentence.
+pub fn weighted_terms(text: &str) -> impl Iterator<Item = (String, f32)> {
+    sentence::words(text).filter_map(move |word| {
+        let lower = word.to_lowercase();
+        let weight = if is_fact(text, word) { FACT_WEIGHT } else { word_weight(&lower) };
+        (weight > 0.0 && word_weight(&lower) > 0.0).then(|| (sentence::stem(&lower), weight))
+    })
+}
+
+/// Whether a word of a text is a fact. `word` is a slice of `text`.
+fn is_fact(text: &str, word: &str) -> bool {
+    if word.contains('_') || word.bytes().any(|b| b.is_ascii_digit()) {
+        return true;
+    }
+    let start = word.as_ptr().addr() - text.as_ptr().addr();
+    let before = text[..start].trim_end_matches(['"', '“', '«', '(', '\'', ' ', '*', '`']);
+    let opens =
+        before.is_empty() || before.ends_with(['.', '!', '?', ':', '…', '-', '–', '—', '\n']);
+    word.starts_with(char::is_uppercase) && !opens
 }
 
 /// Whether a lower-case word only has a grammatical function.

@@ -6,9 +6,9 @@
 
 use proptest::prelude::*;
 use treering_core::packing::{
-    BlockStyle, BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece,
-    PieceKey, PieceSource, Profile, RecallCandidate, Section, SectionSource, SkipReason, Strand,
-    pack, stable_prefix_end,
+    BlockStyle, BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, Information, PackReason,
+    PackedItem, Piece, PieceKey, PieceSource, Profile, RecallCandidate, Section, SectionSource,
+    SkipReason, Strand, pack, stable_prefix_end,
 };
 use treering_core::{Level, MessageIdx, Slice, TextPosition, TurnNo};
 
@@ -23,6 +23,13 @@ struct Wood {
     hits: Vec<(usize, u32)>,
 }
 
+/// A word of its own for each part of a message, one for each detail level.
+fn words(parts: &[(usize, u32)]) -> Information {
+    let words: Vec<String> =
+        parts.iter().map(|(idx, part)| format!("message{idx}part{part}")).collect();
+    Information::of(words.iter().map(|word| vec![(word.as_str(), 1.0)]))
+}
+
 impl Wood {
     fn message(&self, idx: usize) -> Piece {
         let size = self.sizes[idx];
@@ -35,6 +42,7 @@ impl Wood {
             weight: size,
             chars: size,
             costs: gist.into_iter().chain([(DetailLevel::Text, size + 5)]).collect(),
+            information: words(&(0..=size / 60).map(|part| (idx, part)).collect::<Vec<_>>()),
             min_expanded_cost: None,
         }
     }
@@ -55,13 +63,14 @@ impl Wood {
             weight,
             chars: weight,
             costs: [
-                (DetailLevel::Mention, 20),
-                (DetailLevel::Gist, 40),
+                (DetailLevel::Points(1), 20),
+                (DetailLevel::Points(2), 40),
                 (DetailLevel::Text, 90),
                 (DetailLevel::Details, 110),
             ]
             .into_iter()
             .collect(),
+            information: words(&[(from, 0), (from + width / 2, 0), (until - 1, 0)]),
             min_expanded_cost: Some(20),
         }
     }
@@ -79,6 +88,7 @@ impl Wood {
             weight: size,
             chars: size,
             costs: gist.into_iter().chain([(DetailLevel::Text, size + 9)]).collect(),
+            information: Information::default(),
             min_expanded_cost: None,
         }
     }
@@ -431,6 +441,8 @@ proptest! {
         more in 1_u32..600,
     ) {
         let mut wood = wood;
+        // Nodes cover every message. Messages that no node covers compete by what they say.
+        wood.sizes.truncate(wood.sizes.len() / wood.window * wood.window);
         (wood.settled, wood.hits) = (wood.sizes.len(), Vec::new());
         let allot = |target: u32| BudgetSplit { target, most: target, recent: 100, slack: 0 };
         let cut = |target: u32| {

@@ -2,7 +2,6 @@
 //! worker: the caller's text becomes the node that covers exactly the given turns or nodes.
 
 use treering_core::acceptance;
-use treering_core::facts::Facts;
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::windowing::WindowMessage;
 use treering_core::{
@@ -104,7 +103,7 @@ impl Engine {
         }
         let mut content = summary.content.clone();
         count_tools(&mut content.tools_used, &input.request.passages);
-        let fidelity = acceptance::fidelity(&Facts::of_content(&content), input.request.facts());
+        let fidelity = acceptance::fidelity(&content, input.request.facts());
         let hash = hash_of_caller_node(&input.id, &content);
         input.id = NodeId::new(spec.level, hash, input.range_end);
         let by = Provenance::CALLER.to_owned();

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use treering_core::acceptance::{self, Fidelity};
-use treering_core::facts::Facts;
 use treering_core::{
     ConversationId, Job, NodeContent, Provenance, ProviderError, Summarizer, SummaryRequest,
 };
@@ -104,7 +103,7 @@ fn fall_back(
     let Some(fallback) = engine.fallback() else { return Err(error) };
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let content = guarded(fallback, request, meter)?;
-    let fidelity = acceptance::fidelity(&Facts::of_content(&content), request.facts());
+    let fidelity = acceptance::fidelity(&content, request.facts());
     let by = Provenance::fallback_label(fallback.name(), engine.summarizer().name());
     Ok(WrittenSummary { content, fidelity, by, note: format!("; {error}{}", meter.note()) })
 }

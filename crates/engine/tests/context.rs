@@ -109,7 +109,7 @@ fn every_profile_matches_its_snapshot() {
                 format!(
                     "level {} {span} {} {} {} tokens",
                     it.level,
-                    it.detail.as_str(),
+                    it.detail,
                     it.reason.as_str(),
                     it.tokens
                 )
@@ -159,7 +159,7 @@ fn the_budget_holds_for_a_tokenizer_that_is_not_additive() {
                 (tokens, "sticky")
             );
             assert!(tokens <= budget, "{tokens} of {budget}");
-            assert!(tokens >= budget * 4 / 5, "{tokens} of {budget}: what is left free is little");
+            assert!(tokens >= budget * 3 / 4, "{tokens} of {budget}: what is left free is little");
         }
     }
 }

@@ -234,13 +234,13 @@ fn cells(run: &[ReceiptItem]) -> [(Style, String); 7] {
         n => format!("{n} messages"),
     };
     let detail = match (first.level, first.detail) {
-        (0, DetailLevel::Text) => "raw",
-        (_, detail) => detail.as_str(),
+        (0, DetailLevel::Text) => "raw".to_owned(),
+        (_, detail) => detail.to_string(),
     };
     [
         unstyled(if first.level == 0 { "·".to_owned() } else { first.level.to_string() }),
         unstyled(messages(first.from, last.until)),
-        unstyled(detail.to_owned()),
+        unstyled(detail),
         unstyled(first.reason.as_str().to_owned()),
         unstyled(score),
         unstyled(grouped(tokens.into())),

@@ -7,10 +7,11 @@ mod numbers;
 mod shapes;
 mod tokens;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::node::NodeContent;
 use crate::prompt;
+use crate::relative_dates::with_absolute_dates;
 use crate::summary_request::Passage;
 use dates::Date;
 use names::Names;
@@ -37,6 +38,8 @@ pub struct Facts {
     parsed_dates: Vec<Date>,
     days: Vec<Date>,
     vocabulary: Vec<u64>,
+    /// Words with an inner capital that occur in code.
+    code_words: HashSet<String>,
 }
 
 /// The list that a fact belongs to.
@@ -71,7 +74,7 @@ impl Facts {
                         facts.add_name(author);
                     }
                     facts.add_day(&message.at.to_minute());
-                    facts.read(&message.text);
+                    facts.read(&with_absolute_dates(&message.text, message.at));
                 }
                 Passage::Tool(tool) => {
                     facts.add_word(&tool.name);
@@ -196,6 +199,10 @@ impl Facts {
             self.vocabulary.push(tokens::hash(run));
         }
         let tokens: Vec<FactToken<'_>> = tokens(text).collect();
+        let in_code = tokens.iter().filter(|token| shapes::is_code(token));
+        let words = in_code.flat_map(|token| tokens::runs(token.core));
+        self.code_words
+            .extend(words.filter(|word| shapes::has_inner_capital(word)).map(str::to_owned));
         let mut names = Names::of(text);
         let mut at = 0;
         while at < tokens.len() {
@@ -236,6 +243,10 @@ impl Facts {
             Some((class, fact)) => {
                 names.end();
                 self.add(class, fact, key(fact));
+            }
+            None if self.code_words.contains(token.core) => {
+                names.end();
+                self.add(Class::Identifier, token.core, key(token.core));
             }
             None => names.take(token),
         }

@@ -79,7 +79,10 @@ fn is_path(core: &str, shape: TokenShape) -> bool {
         || core.as_bytes().get(1..3).is_some_and(|drive| drive == b":\\");
     let parts = core.split(['/', '\\']).filter(|part| !part.is_empty());
     let words = parts.clone().filter(|part| part.bytes().any(|b| b.is_ascii_alphabetic())).count();
+    let is_hidden =
+        core.starts_with('.') && core[1..].starts_with(|c: char| c.is_ascii_alphabetic());
     has_ending(core)
+        || is_hidden && words >= 2
         || rooted && words >= 1 && !core.starts_with("//")
         || words >= 3 && core.is_ascii()
 }
@@ -112,16 +115,38 @@ fn is_identifier(token: &FactToken<'_>, shape: TokenShape) -> bool {
     if !bytes.iter().all(|b| word(b) || *b == b'.' && token.quoted) {
         return false;
     }
-    token.quoted || is_camel(bytes)
+    token.quoted || is_camel(core)
 }
 
-/// Whether a lower-case letter is followed by an upper-case one: `windowChars`, `NodeContent`.
-/// Names that start with `Mc` do not count.
-fn is_camel(bytes: &[u8]) -> bool {
-    let from = usize::from(bytes.starts_with(b"Mc")) * 2;
-    let humps = bytes[from.min(bytes.len())..]
-        .windows(2)
-        .filter(|two| two[0].is_ascii_lowercase() && two[1].is_ascii_uppercase())
-        .count();
-    humps > 0 && from == 0 && bytes.len() > 3
+/// Whether a word is in camel case like code: `windowChars`, `HttpServerConfig`, `ParseError`.
+/// Two capitalized parts alone are a product's name as often as a type: GitHub, YouTube.
+fn is_camel(word: &str) -> bool {
+    let starts = word.match_indices(|c: char| c.is_ascii_uppercase()).map(|(at, _)| at);
+    let humps = starts
+        .filter(|at| *at > 0 && word.as_bytes()[at - 1].is_ascii_lowercase())
+        .collect::<Vec<usize>>();
+    let Some(first) = humps.first() else { return false };
+    let is_mac_name = word.starts_with("Mc") && humps.len() == 1;
+    let ends_in_type = ["Error", "Exception"].iter().any(|ending| word.ends_with(ending));
+    let is_lower = word.starts_with(|c: char| c.is_ascii_lowercase());
+    // `iCloud` and `macOS` are names, `fetchData` is not.
+    let is_verb_first =
+        is_lower && *first > 1 && word[first + 1..].starts_with(|c: char| c.is_ascii_lowercase());
+    !is_mac_name && (is_verb_first || humps.len() > 1 && !is_lower || ends_in_type)
+}
+
+/// Whether a token is written as code: in backticks, as a call or with a scope.
+pub(super) fn is_code(token: &FactToken<'_>) -> bool {
+    token.quoted || token.core.contains("::") || token.core.contains('(')
+}
+
+/// Whether a word has a capital inside, which no sentence start explains: GitHub, iCloud.
+pub(super) fn has_inner_capital(word: &str) -> bool {
+    let mut chars = word.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c.is_lowercase() && chars.peek().is_some_and(|next| next.is_uppercase()) {
+            return true;
+        }
+    }
+    false
 }

@@ -18,6 +18,7 @@ fn paths_and_addresses() {
     );
     check(paths, "main.py, main.py; C:\\temp\\a.txt", &["main.py", "C:\\temp\\a.txt"]);
     check(paths, "and/or he/she 9/12 e.g. done.Then 3.5", &[]);
+    check(paths, "in `.ci/steps` and .5/.6 of it", &[".ci/steps"]);
     check(paths, "~/code/tidewatch/ crates/core/src", &["~/code/tidewatch/", "crates/core/src"]);
     check(
         |facts| &facts.urls,
@@ -31,7 +32,7 @@ fn identifiers() {
     let identifiers: List = |facts| &facts.identifiers;
     check(
         identifiers,
-        "windowChars snake_case foo() A::b MAX_LEN NodeContent --dry-run `tide` load(x, y)",
+        "windowChars snake_case foo() A::b MAX_LEN `NodeContent` --dry-run `tide` load(x, y)",
         &[
             "windowChars",
             "snake_case",
@@ -44,6 +45,8 @@ fn identifiers() {
             "load",
         ],
     );
+    check(identifiers, "We use TideGauge on GitHub. `TideGauge` reads it.", &["TideGauge"]);
+    check(identifiers, "HttpServerConfig raised a ParseError", &["HttpServerConfig", "ParseError"]);
     check(identifiers, "McDonald went well-known (really) it's _emphasis_ I", &[]);
 }
 
@@ -89,6 +92,14 @@ fn names_are_what_capitals_mean() {
     check(names, "We use NASA's data on Monday in May. It works.", &["NASA"]);
     check(names, "Melanie said hi. I saw Melanie.", &["Melanie"]);
     check(names, "On part de l'Île avec Zoé.", &["Île", "Zoé"]);
+    check(
+        names,
+        "GitHub and iCloud are names; so is MacBook Air.",
+        &["GitHub", "iCloud", "MacBook Air"],
+    );
+    check(names, "Update Kerzavel. Fix Harbor Pilot. Add NOTE.", &["Kerzavel", "Harbor Pilot"]);
+    check(names, "**Tide Gauges**: every gauge is read twice; gauges drift.", &[]);
+    check(names, "**Port Kerzavel**: every gauge is read twice.", &["Port Kerzavel"]);
     check(names, "今日は東京。 مرحبا 😀 Ok.", &[]);
 }
 

@@ -1,81 +1,31 @@
 //! The cut: an antichain through the tree that covers the whole history. It starts with the
-//! coarsest complete cover and is refined, best gain first, while there is room.
+//! coarsest complete cover and is refined while there is room, where a reader learns most per
+//! token: terms that the cut does not have yet, facts before other words, recent ones before old
+//! ones.
 //!
 //! The cut does not depend on the question. It is recomputed only when the history has grown by
 //! the slack; until then, messages are appended and nothing else changes, so that a model's
 //! prompt cache stays valid.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use super::budget_split::BudgetSplit;
 use super::{
-    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
+    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason, Term,
 };
-
-/// The split of a budget between the cut and the recall, and within the cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BudgetSplit {
-    /// The size up to which the cut is refined.
-    pub target: u32,
-    /// The maximum size of the coarsest complete cover.
-    pub most: u32,
-    /// The part of the cut reserved for the latest messages.
-    pub recent: u32,
-    /// The part of the cut reserved for messages that arrive before it is recomputed.
-    pub slack: u32,
-}
-
-/// The share of the budget for the refined cut if there is a question.
-const TARGET: f64 = 0.25;
-/// The maximum share of the budget for a complete cover if there is a question.
-const MOST: f64 = 0.3;
-
-impl BudgetSplit {
-    /// Splits a budget. `whole` is the cost of the whole history, verbatim.
-    #[must_use]
-    pub fn new(budget: u32, recent: u32, asked: bool, whole: u64) -> Self {
-        let share = |of: f64| (f64::from(budget) * of) as u32;
-        let fits = whole + u64::from(slack_of(budget)) <= u64::from(budget);
-        let (target, most) = match asked && !fits {
-            true => (share(TARGET), share(MOST)),
-            false => (budget, budget),
-        };
-        Self { target, most, recent: recent.min(target / 2), slack: slack_of(target) }
-    }
-}
-
-/// The largest power of two that is at most a twelfth of the target, so that similar budgets
-/// have the same slack.
-fn slack_of(target: u32) -> u32 {
-    (target / 12).checked_ilog2().map_or(0, |power| 1 << power)
-}
-
-/// The end of the stable prefix: the first message at which the history reached a multiple of
-/// the slack. Takes the total size and the message sizes from the latest back. The end stays
-/// the same until the history reaches the next multiple.
-#[must_use]
-pub fn stable_prefix_end(
-    end: u32,
-    total: u64,
-    sizes: impl Iterator<Item = u32>,
-    slack: u32,
-) -> u32 {
-    let Some(line) = total.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else {
-        return end;
-    };
-    let (mut place, mut before) = (end, total);
-    for size in sizes {
-        let earlier = before.saturating_sub(size.into());
-        if earlier < line || place == 0 {
-            break;
-        }
-        (place, before) = (place - 1, earlier);
-    }
-    place
-}
 
 /// The distance from the end of the history, in tokens, up to which the gain hardly falls.
 const NEAR: f64 = 512.0;
+/// How fast the gain falls with the distance: the exponent of a power law.
+const AGE: f64 = 0.1;
+/// The share of its value that a term keeps each time it is repeated.
+const AGAIN: f64 = 0.5;
+/// How much more a part of the history gains that is long for the tokens it has: the exponent of
+/// a power law.
+const BALANCE: f64 = 0.7;
+/// The children of a node may cost this many times as much as the node when they replace it.
+const EXPANSION: u32 = 2;
 
 /// A piece that is, was or may become part of the cut.
 struct CutEntry {
@@ -85,19 +35,47 @@ struct CutEntry {
     reason: PackReason,
     /// Tokens of the messages after the piece.
     distance: u64,
+    /// Whether its children replaced it.
+    is_expanded: bool,
 }
 
 impl CutEntry {
     fn cost(&self) -> u32 {
         self.detail.map_or(0, |detail| self.piece.costs[detail].1)
     }
+
+    /// The index of the finest detail level of the text; lists come after it.
+    fn text_level(&self) -> usize {
+        let is_text = |(detail, _): &(DetailLevel, u32)| *detail <= DetailLevel::Text;
+        self.piece.costs.iter().rposition(is_text).unwrap_or(0)
+    }
+
+    /// The next step that refines the entry.
+    fn next_step(&self) -> Option<StepKind> {
+        let next = self.detail.map_or(0, |detail| detail + 1);
+        if next <= self.text_level() {
+            return Some(StepKind::Detail(next));
+        }
+        self.piece.min_expanded_cost.map(|_| StepKind::Expansion)
+    }
 }
 
 /// A step that refines the cut at one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StepKind {
+    /// To a finer detail level.
+    Detail(usize),
+    /// To its children.
+    Expansion,
+}
+
+#[derive(Clone, Copy)]
 struct Refinement {
     gain: f64,
     slot: usize,
-    expands: bool,
+    kind: StepKind,
+    /// The round in which the gain was computed; `None` if it is an estimate.
+    round: Option<usize>,
 }
 
 impl PartialEq for Refinement {
@@ -113,11 +91,8 @@ impl PartialOrd for Refinement {
 }
 impl Ord for Refinement {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Ties go to the step that became possible first, so that the order is total.
-        self.gain
-            .total_cmp(&other.gain)
-            .then(other.slot.cmp(&self.slot))
-            .then(other.expands.cmp(&self.expands))
+        // Ties go to the entry that came first, so that the order is total.
+        self.gain.total_cmp(&other.gain).then(other.slot.cmp(&self.slot))
     }
 }
 
@@ -142,6 +117,10 @@ pub(super) fn cut<S: PieceSource>(
     let mut cutter = Cutter {
         slots: Vec::new(),
         steps: BinaryHeap::new(),
+        known: HashMap::new(),
+        occurrences: HashMap::new(),
+        parts: 0,
+        round: 0,
         used: 0,
         target: allotment.target.saturating_sub(allotment.slack),
         most: allotment.most.saturating_sub(allotment.slack),
@@ -167,6 +146,13 @@ fn whole_cost(piece: &Piece) -> u32 {
 struct Cutter {
     slots: Vec<CutEntry>,
     steps: BinaryHeap<Refinement>,
+    /// How often the cut has each term.
+    known: HashMap<u64, i32>,
+    /// In how many parts of the coarsest cover each term occurs.
+    occurrences: HashMap<u64, u32>,
+    /// The number of those parts.
+    parts: u32,
+    round: usize,
     used: u32,
     target: u32,
     most: u32,
@@ -175,7 +161,8 @@ struct Cutter {
 
 impl Cutter {
     /// Places the coarsest complete cover, within the available room: the latest messages
-    /// first, then a mention of every node, latest first, then messages that no node covers.
+    /// first, then the best point of every node, latest first. Messages that no node covers are
+    /// refinements.
     fn cover(&mut self, roots: Vec<Piece>) {
         let mut distance = 0;
         for piece in roots.into_iter().rev() {
@@ -184,12 +171,12 @@ impl Cutter {
                 PieceKey::Node(..) => PackReason::Cover,
                 PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarised,
             };
-            self.slots.push(CutEntry { piece, detail: None, reason, distance });
+            self.add(piece, reason, distance);
             distance += weight;
         }
+        self.count_terms();
         let is_message = |slot: &CutEntry| matches!(slot.piece.key, PieceKey::Message(_));
         let tail = self.slots.iter().take_while(|slot| is_message(slot)).count();
-        let mut late = 0;
         for slot in 0..tail {
             let whole = whole_cost(&self.slots[slot].piece);
             let fits = self.used + whole <= self.recent || slot == 0 && whole <= self.target / 2;
@@ -198,98 +185,236 @@ impl Cutter {
             }
             self.place(slot, self.slots[slot].piece.costs.len() - 1);
             self.slots[slot].reason = PackReason::Recent;
-            late = slot + 1;
         }
-        let nodes = (tail..self.slots.len())
-            .filter(|slot| !is_message(&self.slots[*slot]))
-            .collect::<Vec<_>>();
-        let others = (tail..self.slots.len()).filter(|slot| is_message(&self.slots[*slot]));
-        let messages = (late..tail).chain(others).collect::<Vec<_>>();
-        for run in [nodes, messages] {
-            for slot in run {
-                let fits = self.slots[slot]
-                    .piece
-                    .costs
-                    .first()
-                    .is_some_and(|(_, cost)| self.used + cost <= self.most);
-                if !fits {
-                    break;
-                }
-                self.place(slot, 0);
+        for slot in tail..self.slots.len() {
+            let first = self.slots[slot].piece.costs.first().map(|(_, cost)| *cost);
+            if is_message(&self.slots[slot]) {
+                continue;
             }
+            if first.is_none_or(|cost| self.used + cost > self.most) {
+                break;
+            }
+            self.place(slot, 0);
         }
         for slot in 0..self.slots.len() {
             self.offer(slot);
         }
     }
 
-    fn place(&mut self, slot: usize, detail: usize) {
-        self.used -= self.slots[slot].cost();
-        self.slots[slot].detail = Some(detail);
-        self.used += self.slots[slot].cost();
+    /// Counts the terms of the coarsest cover: the rarer a term, the more a reader learns from it.
+    fn count_terms(&mut self) {
+        for slot in &self.slots {
+            for level in 0..slot.piece.costs.len() {
+                let terms = slot.piece.information.added(level);
+                self.parts += u32::from(!terms.is_empty());
+                terms.iter().for_each(|(term, _)| *self.occurrences.entry(*term).or_default() += 1);
+            }
+        }
     }
 
-    /// Queues the possible refinements of an entry in the cut.
+    /// The value of a term that the cut has a number of times already.
+    fn value_of(&self, (term, weight): &Term, times: i32) -> f64 {
+        let occurrences = self.occurrences.get(term).copied().unwrap_or(1);
+        let rarity = (1.0 + f64::from(self.parts) / f64::from(occurrences)).ln();
+        f64::from(*weight) * rarity * AGAIN.powi(times.max(0))
+    }
+
+    fn add(&mut self, piece: Piece, reason: PackReason, distance: u64) -> usize {
+        self.slots.push(CutEntry { piece, detail: None, reason, distance, is_expanded: false });
+        self.slots.len() - 1
+    }
+
+    /// Shows an entry at a detail level, or removes it from the cut.
+    fn set(&mut self, slot: usize, detail: Option<usize>) {
+        let it = &mut self.slots[slot];
+        let level = |detail: Option<usize>| detail.map_or(0, |detail| detail + 1);
+        let (before, after) = (level(it.detail), level(detail));
+        self.used -= it.cost();
+        it.detail = detail;
+        self.used += it.cost();
+        let (changed, by) = if after > before { (before..after, 1) } else { (after..before, -1) };
+        for level in changed {
+            for (term, _) in it.piece.information.added(level) {
+                *self.known.entry(*term).or_default() += by;
+            }
+        }
+    }
+
+    fn place(&mut self, slot: usize, detail: usize) {
+        self.set(slot, Some(detail));
+        self.round += 1;
+    }
+
+    /// Queues the next refinement of an entry.
     fn offer(&mut self, slot: usize) {
         let it = &self.slots[slot];
-        let Some(detail) = it.detail else { return };
-        if let Some((next, _)) = it.piece.costs.get(detail + 1) {
-            self.steps.push(Refinement {
-                gain: gain(it, Some(*next), self.recent),
-                slot,
-                expands: false,
-            });
+        // A node that has no room in the cover is left out as a whole.
+        if it.is_expanded || it.piece.min_expanded_cost.is_some() && it.detail.is_none() {
+            return;
         }
-        let is_new = detail == 0
-            || it.reason == PackReason::Refined && it.piece.costs[detail].0 == DetailLevel::Gist;
-        if it.piece.min_expanded_cost.is_some() && is_new {
-            self.steps.push(Refinement { gain: gain(it, None, self.recent), slot, expands: true });
-        }
+        let is_recent = it.piece.key.level() == 1
+            && it.distance + u64::from(it.piece.weight) <= u64::from(self.recent);
+        let kind = if is_recent { Some(StepKind::Expansion) } else { it.next_step() };
+        let Some(kind) = kind else { return };
+        let gain = match kind {
+            // The latest messages come first.
+            StepKind::Expansion if is_recent => f64::MAX,
+            // An estimate, until the children are read: they say as much per token as the node.
+            StepKind::Expansion => {
+                let value = self.value(slot, 0..it.text_level() + 1, 1);
+                self.gain_per_token(slot, value, EXPANSION * it.cost())
+            }
+            StepKind::Detail(next) => self.gain(slot, next),
+        };
+        self.steps.push(Refinement { gain, slot, kind, round: None });
     }
 
-    /// Applies the refinements, best gain first, that fit the target.
+    /// The value of the terms of some detail levels. `own` is how often the entry has them in the
+    /// cut itself.
+    fn value(&self, slot: usize, levels: std::ops::Range<usize>, own: i32) -> f64 {
+        let information = &self.slots[slot].piece.information;
+        let terms = levels.flat_map(|level| information.added(level));
+        terms
+            .map(|term| self.value_of(term, self.known.get(&term.0).copied().unwrap_or(0) - own))
+            .sum()
+    }
+
+    /// The gain per token of a step that adds a value to an entry and leaves it at a cost. Parts of
+    /// the history that are long for the tokens they have gain more, old parts less.
+    fn gain_per_token(&self, slot: usize, value: f64, cost: u32) -> f64 {
+        let it = &self.slots[slot];
+        let tokens = f64::from(cost.saturating_sub(it.cost()).max(1));
+        let compression = f64::from(it.piece.weight.max(1)) / f64::from(cost.max(1));
+        let age = (it.distance as f64 + NEAR) / NEAR;
+        value / tokens * compression.powf(BALANCE) / age.powf(AGE)
+    }
+
+    /// The gain of a step to a finer detail level.
+    fn gain(&self, slot: usize, next: usize) -> f64 {
+        let it = &self.slots[slot];
+        let (detail, cost) = it.piece.costs[next];
+        if detail == DetailLevel::Details {
+            return 0.0;
+        }
+        let levels = it.detail.map_or(0, |detail| detail + 1)..next + 1;
+        self.gain_per_token(slot, self.value(slot, levels, 0), cost)
+    }
+
+    /// Applies the refinements, best gain first, that fit the target. Gains fall as the cut
+    /// learns more, so a step is applied only if it is still the best one.
     fn refine<S: PieceSource>(&mut self, source: &mut S) -> Result<(), S::Error> {
         while let Some(step) = self.steps.pop() {
-            let slot = &self.slots[step.slot];
-            let Some(detail) = slot.detail else { continue };
-            let rest = self.used - slot.cost();
-            if !step.expands {
-                let (_, cost) = slot.piece.costs[detail + 1];
-                if rest + cost <= self.target {
-                    self.place(step.slot, detail + 1);
-                    self.offer(step.slot);
-                }
-                continue;
+            match step.kind {
+                StepKind::Detail(next) => self.refine_detail(step, next),
+                StepKind::Expansion => self.refine_expansion(source, step)?,
             }
-            if slot.piece.min_expanded_cost.is_none_or(|least| rest + least > self.target) {
-                continue;
-            }
-            let (key, distance) = (slot.piece.key, slot.distance);
-            let below = source.below(key)?;
-            let details: Vec<usize> = below.iter().map(entering_detail).collect();
-            let cost: u32 =
-                below.iter().zip(&details).map(|(piece, detail)| piece.costs[*detail].1).sum();
-            if below.is_empty() || rest + cost > self.target {
-                continue;
-            }
-            self.used -= self.slots[step.slot].cost();
-            self.slots[step.slot].detail = None;
-            self.slots[step.slot].piece.weight = 0;
-            self.expand(below, &details, distance);
+        }
+        self.add_lists();
+        Ok(())
+    }
+
+    /// Whether a step is no longer the best one; then it is queued again.
+    fn is_overtaken(&mut self, step: &Refinement, gain: f64) -> bool {
+        let is_current = step.round == Some(self.round);
+        let overtaken = !is_current && self.steps.peek().is_some_and(|best| best.gain > gain);
+        if overtaken {
+            let Refinement { slot, kind, .. } = *step;
+            self.steps.push(Refinement { gain, slot, kind, round: Some(self.round) });
+        }
+        overtaken
+    }
+
+    fn refine_detail(&mut self, step: Refinement, next: usize) {
+        let it = &self.slots[step.slot];
+        let fits = self.used - it.cost() + it.piece.costs[next].1 <= self.target;
+        if !fits || self.is_overtaken(&step, self.gain(step.slot, next)) {
+            return;
+        }
+        self.place(step.slot, next);
+        self.offer(step.slot);
+    }
+
+    /// Replaces a node by its children, if they fit and say more.
+    fn refine_expansion<S: PieceSource>(
+        &mut self,
+        source: &mut S,
+        step: Refinement,
+    ) -> Result<(), S::Error> {
+        let it = &self.slots[step.slot];
+        let cost = it.cost();
+        let room = self.target.saturating_sub(self.used - cost);
+        if it.piece.min_expanded_cost.is_none_or(|least| least > room) {
+            return Ok(());
+        }
+        let below = source.below(it.piece.key)?;
+        let details = entering_details(&below, room.min(cost.saturating_mul(EXPANSION)));
+        let added: u32 =
+            below.iter().zip(&details).map(|(piece, detail)| piece.costs[*detail].1).sum();
+        if below.is_empty() || added > room {
+            return Ok(());
+        }
+        let gain = match step.gain == f64::MAX {
+            true => f64::MAX,
+            false => self.gain_of_children(step.slot, &below, &details, added),
+        };
+        if gain > 0.0 && !self.is_overtaken(&step, gain) {
+            self.expand(step.slot, below, &details);
         }
         Ok(())
     }
 
-    fn expand(&mut self, below: Vec<Piece>, details: &[usize], mut distance: u64) {
+    /// The gain of replacing a node by its children: what they add beyond the node.
+    fn gain_of_children(&self, slot: usize, below: &[Piece], details: &[usize], added: u32) -> f64 {
+        let it = &self.slots[slot];
+        let shown = it.detail.map_or(0, |detail| detail + 1);
+        let own: HashSet<u64> = (0..shown)
+            .flat_map(|level| it.piece.information.added(level))
+            .map(|term| term.0)
+            .collect();
+        let lost = self.value(slot, 0..shown, 1);
+        let mut seen: HashMap<u64, i32> = HashMap::new();
+        let mut gained = 0.0;
+        for (piece, detail) in below.iter().zip(details) {
+            for term in (0..=*detail).flat_map(|level| piece.information.added(level)) {
+                let times = seen.entry(term.0).or_insert_with(|| {
+                    self.known.get(&term.0).copied().unwrap_or(0) - i32::from(own.contains(&term.0))
+                });
+                gained += self.value_of(term, *times);
+                *times += 1;
+            }
+        }
+        self.gain_per_token(slot, gained - lost, added)
+    }
+
+    fn expand(&mut self, slot: usize, below: Vec<Piece>, details: &[usize]) {
+        self.set(slot, None);
+        self.slots[slot].is_expanded = true;
+        let mut distance = self.slots[slot].distance;
+        let first = self.slots.len();
         for (piece, detail) in below.into_iter().zip(details).rev() {
             let weight = u64::from(piece.weight);
             let is_recent = piece.key.level() == 0 && distance + weight <= u64::from(self.recent);
             let reason = if is_recent { PackReason::Recent } else { PackReason::Refined };
-            self.slots.push(CutEntry { piece, detail: None, reason, distance });
-            let slot = self.slots.len() - 1;
-            self.place(slot, *detail);
-            self.offer(slot);
+            let child = self.add(piece, reason, distance);
+            self.place(child, *detail);
             distance += weight;
+        }
+        for child in first..self.slots.len() {
+            self.offer(child);
+        }
+    }
+
+    /// Adds the lists of nodes in the room that nothing else can use.
+    fn add_lists(&mut self) {
+        for slot in 0..self.slots.len() {
+            let it = &self.slots[slot];
+            let Some(detail) = it.detail.filter(|detail| *detail >= it.text_level()) else {
+                continue;
+            };
+            let Some((_, cost)) = it.piece.costs.get(detail + 1) else { continue };
+            if self.used - it.cost() + cost <= self.target {
+                self.place(slot, detail + 1);
+            }
         }
     }
 
@@ -299,7 +424,7 @@ impl Cutter {
             let (from, until) = slot.piece.span();
             let Some(detail) = slot.detail else {
                 // An expanded node is represented by its children.
-                if slot.piece.weight > 0 || slot.piece.min_expanded_cost.is_none() {
+                if !slot.is_expanded {
                     left_out.push(Omission { from, until, why: SkipReason::NoRoom });
                 }
                 continue;
@@ -315,34 +440,30 @@ impl Cutter {
     }
 }
 
-/// The detail level of a piece that replaces a node: nodes enter as a gist, messages enter
-/// whole.
-fn entering_detail(piece: &Piece) -> usize {
-    match piece.key {
+/// The detail levels at which children replace their node, within a number of tokens if possible:
+/// messages enter whole, nodes with as many points as fit.
+fn entering_details(children: &[Piece], room: u32) -> Vec<usize> {
+    let coarsest = |piece: &Piece| match piece.key {
         PieceKey::Turn(_) | PieceKey::Message(_) => piece.costs.len().saturating_sub(1),
-        PieceKey::Node(..) => {
-            let gist = piece.costs.iter().position(|(detail, _)| *detail >= DetailLevel::Gist);
-            gist.unwrap_or(piece.costs.len().saturating_sub(1))
+        PieceKey::Node(..) => 0,
+    };
+    let mut details: Vec<usize> = children.iter().map(coarsest).collect();
+    let cost = |(piece, detail): (&Piece, &usize)| piece.costs.get(*detail).map_or(0, |it| it.1);
+    let mut used: u32 = children.iter().zip(&details).map(cost).sum();
+    let mut grows = true;
+    while grows {
+        grows = false;
+        for (piece, detail) in children.iter().zip(&mut details) {
+            let next =
+                piece.costs.get(*detail + 1).filter(|(level, _)| *level <= DetailLevel::Text);
+            let Some((_, finer)) = next else { continue };
+            let more = finer - piece.costs[*detail].1;
+            if used + more <= room {
+                used += more;
+                *detail += 1;
+                grows = true;
+            }
         }
     }
-}
-
-/// The gain of a step per token. It is higher near the end and at higher levels, where a token
-/// covers more time. A step never gains more than a step that must precede it.
-fn gain(slot: &CutEntry, to: Option<DetailLevel>, recent: u32) -> f64 {
-    let level = i32::from(slot.piece.key.level());
-    let height = match to {
-        None => 0,
-        Some(DetailLevel::Text) => 1,
-        Some(DetailLevel::Gist | DetailLevel::Mention) => 2,
-        // Lists only fill room that nothing else can use.
-        Some(DetailLevel::Details) => -60,
-    };
-    if level == 1
-        && to.is_none()
-        && slot.distance + u64::from(slot.piece.weight) <= u64::from(recent)
-    {
-        return f64::MAX;
-    }
-    2_f64.powi(2 * (level - 1) + height) / (slot.distance as f64 + NEAR)
+    details
 }

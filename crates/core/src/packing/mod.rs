@@ -6,18 +6,23 @@
 //! The budget is never exceeded: the cost of a piece is the cost of its rendered text, and
 //! costs are additive.
 
+mod budget_split;
 mod cut;
 mod profile;
 mod recall;
 mod sections;
 mod strands;
 
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{MessageIdx, TurnNo};
 use crate::node::{Level, Slice, TextPosition};
+use crate::word_weights::weighted_terms;
 
-pub use cut::{BudgetSplit, stable_prefix_end};
+pub use budget_split::{BudgetSplit, stable_prefix_end};
 pub use profile::{BlockStyle, Profile, Section, SectionSource};
 pub use recall::RecallCandidate;
 pub use sections::pack;
@@ -46,61 +51,100 @@ impl PieceKey {
 }
 
 /// How much of a piece is rendered. Each level includes the one before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DetailLevel {
-    /// One line: the position and the topic.
+    /// A turn as two excerpts.
     Mention,
     /// The beginning, or the part that matches the question, with an ellipsis.
     Gist,
+    /// The most important points of a node, this many.
+    Points(u16),
     /// The full text.
     Text,
     /// The full text and the lists of a node.
     Details,
 }
 
-impl DetailLevel {
-    /// The name used in every interface.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+impl fmt::Display for DetailLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mention => "mention",
-            Self::Gist => "gist",
-            Self::Text => "text",
-            Self::Details => "details",
+            Self::Mention => f.pad("mention"),
+            Self::Gist => f.pad("gist"),
+            Self::Points(1) => f.pad("1 point"),
+            Self::Points(number) => f.pad(&format!("{number} points")),
+            Self::Text => f.pad("text"),
+            Self::Details => f.pad("details"),
         }
     }
 }
 
-/// The cost of a piece at each detail level it supports, coarsest first; finer levels cost
-/// more. Stored inline, because a long conversation has thousands of pieces.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Costs {
-    of: [(DetailLevel, u32); Costs::MOST],
-    count: usize,
+impl Serialize for DetailLevel {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
-impl Costs {
-    /// The number of detail levels.
-    const MOST: usize = 4;
-}
+/// The cost of a piece at each detail level it supports, coarsest first; finer levels cost
+/// more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs(Box<[(DetailLevel, u32)]>);
 
 impl FromIterator<(DetailLevel, u32)> for Costs {
     fn from_iter<T: IntoIterator<Item = (DetailLevel, u32)>>(costs: T) -> Self {
-        let mut it = Self { of: [(DetailLevel::Mention, 0); Self::MOST], count: 0 };
-        for (place, cost) in it.of.iter_mut().zip(costs) {
-            *place = cost;
-            it.count += 1;
-        }
-        it
+        Self(costs.into_iter().collect())
     }
 }
 
 impl std::ops::Deref for Costs {
     type Target = [(DetailLevel, u32)];
     fn deref(&self) -> &Self::Target {
-        &self.of[..self.count]
+        &self.0
     }
+}
+
+/// The information that a reader gets from a piece: the terms that each detail level adds to the one before it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Information {
+    /// The terms of all levels, level by level.
+    terms: Box<[Term]>,
+    /// The end of each level among the terms.
+    ends: Box<[usize]>,
+}
+
+/// A term: the hash of its stem, and its weight.
+type Term = (u64, f32);
+
+impl Information {
+    /// The information in the texts that the detail levels add, coarsest first. Each text has a
+    /// factor for its worth.
+    pub fn of<'t>(added: impl IntoIterator<Item = Vec<(&'t str, f32)>>) -> Self {
+        let (mut terms, mut ends) = (Vec::new(), Vec::new());
+        for texts in added {
+            let mut level: Vec<Term> = Vec::new();
+            for (text, worth) in texts {
+                let weighted = weighted_terms(text);
+                level.extend(weighted.map(|(stem, weight)| (hash(&stem), weight * worth)));
+            }
+            level.sort_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
+            level.dedup_by_key(|term| term.0);
+            terms.append(&mut level);
+            ends.push(terms.len());
+        }
+        Self { terms: terms.into(), ends: ends.into() }
+    }
+
+    /// The terms that a detail level adds, by its index among the costs.
+    fn added(&self, level: usize) -> &[Term] {
+        let end = |level: usize| self.ends.get(level).copied();
+        let start = level.checked_sub(1).and_then(end).unwrap_or(0);
+        end(level).map_or(&[], |end| &self.terms[start..end])
+    }
+}
+
+fn hash(stem: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    stem.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Content that can be part of a context.
@@ -118,6 +162,8 @@ pub struct Piece {
     pub chars: u32,
     /// The cost at each detail level.
     pub costs: Costs,
+    /// The information at each detail level.
+    pub information: Information,
     /// The minimum cost of the pieces that replace it when it is expanded; `None` for messages,
     /// which cannot be expanded.
     pub min_expanded_cost: Option<u32>,

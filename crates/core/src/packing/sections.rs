@@ -1,6 +1,7 @@
 //! Runs a profile: its sections by rank, each with the budget that the previous ones left.
 
-use super::cut::{BudgetSplit, cut};
+use super::budget_split::BudgetSplit;
+use super::cut::cut;
 use super::recall::{HitLimits, RecallCandidate, recall};
 use super::strands::{Overlap, StrandSet};
 use super::{

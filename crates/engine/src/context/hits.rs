@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use treering_core::packing::{
-    BlockStyle, DetailLevel, PackReason, Piece, PieceKey, RecallCandidate,
+    BlockStyle, DetailLevel, Information, PackReason, Piece, PieceKey, RecallCandidate,
 };
 use treering_core::ports::{Span, StoreResult};
 use treering_core::{Message, MessageIdx, Node, Question, Slice, TextPosition, TurnNo, excerpt};
@@ -120,7 +120,9 @@ impl ConversationPieces<'_> {
     ) -> RecallCandidate {
         let detail_levels = match style {
             BlockStyle::Record => &[DetailLevel::Text][..],
-            BlockStyle::Labelled | BlockStyle::Previous => &[DetailLevel::Gist, DetailLevel::Text],
+            BlockStyle::Labelled | BlockStyle::Previous => {
+                &[DetailLevel::Points(1), DetailLevel::Points(3), DetailLevel::Text]
+            }
         };
         let cost = |detail: &DetailLevel| {
             let block = self.node_block(node, *detail, style, Some(score));
@@ -193,6 +195,7 @@ impl ConversationPieces<'_> {
             weight: message.tokens,
             chars: message.chars,
             costs: part.into_iter().chain([whole]).collect(),
+            information: Information::default(),
             min_expanded_cost: None,
         };
         let (day, style) = (day_of(message), BlockStyle::Record);

@@ -110,12 +110,11 @@ pub(super) fn node(
     render::node_head(&mut block, node, true);
     _ = writeln!(block, " · {}", render::short_id(node));
     let content = &node.content;
-    let overview = content.overview.trim();
     match detail {
-        DetailLevel::Mention => render::quote(&mut block, &render::topics(content)),
-        DetailLevel::Gist => render::quote(&mut block, &excerpt::head(overview, GIST_CHARS)),
+        DetailLevel::Mention | DetailLevel::Gist => render::quote_points(&mut block, content, 1),
+        DetailLevel::Points(number) => render::quote_points(&mut block, content, number),
         DetailLevel::Text | DetailLevel::Details => {
-            render::quote(&mut block, overview);
+            render::quote(&mut block, content.overview.trim());
             let findings = &content.key_findings[..content.key_findings.len().min(FINDINGS)];
             let shown = render::list("Key findings", findings, FINDINGS);
             let mut lists: Vec<String> = shown.into_iter().collect();

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use treering_core::fusion::relevance_percent;
 use treering_core::packing::{
-    BlockStyle, Costs, DetailLevel, HeaderStyle, Omission, Piece, PieceKey, PieceSource,
-    RecallCandidate, SkipReason, Strand,
+    BlockStyle, Costs, DetailLevel, HeaderStyle, Information, Omission, Piece, PieceKey,
+    PieceSource, RecallCandidate, SkipReason, Strand,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader, Slice,
-    StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
+    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Point, Reader,
+    Role, Slice, StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
+    excerpt,
 };
 
 use crate::gate::GateSnapshot;
@@ -22,7 +23,7 @@ use super::context_cache::{CachedWindow, ContextCache, RenderedBlock};
 use super::hits::QuestionHits;
 use super::labelled;
 use super::lineage::Lineage;
-use super::render::{self, MessageBlock, NODE_DETAILS};
+use super::render::{self, MessageBlock};
 use super::turns::VisibleTurn;
 
 /// The pieces of a conversation.
@@ -219,6 +220,7 @@ impl<'a> ConversationPieces<'a> {
             weight: share,
             chars: slice.until - slice.from,
             costs: increasing_costs(block.detail_levels().iter().map(cost)),
+            information: self.message_information(&block),
             min_expanded_cost: None,
         })
     }
@@ -229,6 +231,8 @@ impl<'a> ConversationPieces<'a> {
 
     fn new_piece(&self, node: &Node) -> Piece {
         let cost = |detail: DetailLevel| (detail, self.cache.count(&render::node(node, detail)));
+        let points = node.content.points();
+        let costs = increasing_costs(render::node_details(points.len()).map(cost));
         let (from, until, least) = match &node.spec.covers {
             Coverage::Messages(window) => (
                 window.from,
@@ -250,14 +254,45 @@ impl<'a> ConversationPieces<'a> {
             until,
             weight: u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
             chars: u32::try_from(node.source.raw_chars).unwrap_or(u32::MAX),
-            costs: increasing_costs(NODE_DETAILS.into_iter().map(cost)),
+            information: node_information(&points, &costs),
+            costs,
             min_expanded_cost: Some(least),
+        }
+    }
+
+    /// The information in a message: a gist has that of the beginning, the text all of it.
+    fn message_information(&self, block: &MessageBlock<'_>) -> Information {
+        let worth = |role: Role| if role == Role::Tool { TOOL_WORTH } else { 1.0 };
+        let (text, worth) = (block.text(), worth(block.message.body.role));
+        match block.detail_levels().len() {
+            1 => Information::of([vec![(text, worth)]]),
+            _ => {
+                let head = excerpt::head(text, render::GIST_CHARS);
+                Information::of([vec![(head.as_str(), worth)], vec![(text, worth)]])
+            }
         }
     }
 
     fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
         nodes.iter().map(|node| self.node_piece(node)).collect()
     }
+}
+
+/// The worth of what a tool printed, relative to what people said.
+const TOOL_WORTH: f32 = 0.4;
+
+/// The information in the points that each detail level of a node adds.
+fn node_information(points: &[Point<'_>], costs: &Costs) -> Information {
+    let mut shown = 0;
+    Information::of(costs.iter().map(|(detail, _)| {
+        let until = match detail {
+            DetailLevel::Points(number) => usize::from(*number).min(points.len()),
+            _ => points.len(),
+        };
+        let added = points[shown.min(until)..until].iter();
+        shown = until;
+        added.map(|point| (point.text, point.worth as f32 / 100.0)).collect()
+    }))
 }
 
 /// Maximum distance of two messages in one range read: reading a few unneeded messages is faster
@@ -336,6 +371,8 @@ impl PieceSource for ConversationPieces<'_> {
         let PieceKey::Node(level, ordinal) = key else { return Ok(Vec::new()) };
         let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else { return Ok(Vec::new()) };
         match &node.spec.covers {
+            // As of an earlier position, a window may end after it; the node then stays whole.
+            Coverage::Messages(window) if window.end().0 > self.end => Ok(Vec::new()),
             Coverage::Messages(window) => Ok(self.sealed(window)?.pieces.clone()),
             Coverage::Nodes(_) | Coverage::Whole(_) => {
                 let children = self.children(&node)?;

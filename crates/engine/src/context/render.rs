@@ -9,13 +9,16 @@ use std::fmt::Write as _;
 use treering_core::lexicon::fold;
 use treering_core::packing::{DetailLevel, HeaderStyle, Omission, SkipReason};
 use treering_core::{
-    Coverage, Message, Node, NodeContent, Slice, ThreadName, Timestamp, ToolCall, excerpt, prompt,
+    Coverage, Message, Node, NodeContent, RankedLine, Slice, ThreadName, Timestamp, ToolCall,
+    excerpt,
 };
 
 use super::context_cache::ContextCache;
 
 /// Maximum length of a gist, in characters.
 pub(super) const GIST_CHARS: usize = 260;
+/// Maximum length of the only point of a node, in characters.
+const POINT_CHARS: usize = 160;
 /// Length of the excerpt of a message that matches a question, in characters.
 pub(super) const PART_CHARS: usize = 520;
 /// Maximum length of the arguments of a tool call, in characters.
@@ -175,34 +178,36 @@ pub(super) fn plain(name: &str) -> String {
     name.trim().to_owned()
 }
 
-/// The levels of detail of a node.
-pub(super) const NODE_DETAILS: [DetailLevel; 4] =
-    [DetailLevel::Mention, DetailLevel::Gist, DetailLevel::Text, DetailLevel::Details];
+/// The levels of detail of a node: its best points, then the text, then the lists.
+pub(super) fn node_details(points: usize) -> impl Iterator<Item = DetailLevel> {
+    const STEPS: [u16; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48];
+    // One point has a shorter header than the text, even if there are no others.
+    let steps = STEPS.into_iter().take_while(move |step| *step == 1 || usize::from(*step) < points);
+    let finest = [DetailLevel::Text, DetailLevel::Details];
+    steps.map(DetailLevel::Points).chain(finest)
+}
 
 /// A node as a block. The text includes the points that the overview does not quote.
 pub(super) fn node(node: &Node, detail: DetailLevel) -> String {
     let content = &node.content;
     let mut block = String::with_capacity(content.overview.len() + 96);
-    // A mention omits the end date to stay short; the next block begins there.
-    node_head(&mut block, node, detail > DetailLevel::Mention);
-    match detail {
-        DetailLevel::Mention => block.push_str(":\n"),
+    // A single point omits the end date and the id to stay short; the next block begins there.
+    let is_short = detail <= DetailLevel::Points(1);
+    node_head(&mut block, node, !is_short);
+    match is_short {
+        true => block.push_str(":\n"),
         // Writing to a string does not fail.
-        _ => _ = writeln!(block, " · summary {}:", short_id(node)),
+        false => _ = writeln!(block, " · summary {}:", short_id(node)),
     }
-    let overview = content.overview.trim();
     match detail {
-        DetailLevel::Mention => quote(&mut block, &topics(content)),
-        DetailLevel::Gist => {
-            let text = prompt::without_headings(overview);
-            quote(&mut block, &excerpt::head(text.trim(), GIST_CHARS));
-        }
+        DetailLevel::Mention | DetailLevel::Gist => quote_points(&mut block, content, 1),
+        DetailLevel::Points(number) => quote_points(&mut block, content, number),
         DetailLevel::Text => {
-            quote(&mut block, overview);
+            quote(&mut block, content.overview.trim());
             new_points(content, &[]).iter().for_each(|line| quote(&mut block, line));
         }
         DetailLevel::Details => {
-            quote(&mut block, overview);
+            quote(&mut block, content.overview.trim());
             let lists = new_points(content, &[]).into_iter();
             let lists = lists.chain(files_and_tools(content)).chain(mentions(content));
             lists.for_each(|line| quote(&mut block, &line));
@@ -212,15 +217,41 @@ pub(super) fn node(node: &Node, detail: DetailLevel) -> String {
     block
 }
 
+/// Quotes the best points of a node, in the order of its text.
+pub(super) fn quote_points(block: &mut String, content: &NodeContent, number: u16) {
+    let mut points = content.points();
+    points.truncate(usize::from(number));
+    // The shortest form of a node makes room for the other nodes.
+    if let ([point], 1) = (points.as_slice(), number) {
+        let day = point.day.map(|day| format!("{day}{}", RankedLine::DAY_SEPARATOR));
+        let text = excerpt::head(point.text, POINT_CHARS);
+        return quote(block, &format!("{}{text}", day.unwrap_or_default()));
+    }
+    points.sort_by_key(|point| point.position);
+    let mut day = None;
+    for point in points {
+        match point.day.filter(|it| day != Some(*it)) {
+            Some(new) => {
+                quote(block, &format!("{new}{}{}", RankedLine::DAY_SEPARATOR, point.text));
+            }
+            None => quote(block, point.text),
+        }
+        day = point.day.or(day);
+    }
+}
+
 /// The messages and days that a node covers.
 pub(super) fn node_head(block: &mut String, node: &Node, with_end: bool) {
     let day = |at: Timestamp| at.to_minute()[..10].to_owned();
     let (from, until) = (day(node.range_start), day(node.range_end));
     span(block, node.source.from, node.source.until.saturating_sub(1));
-    // Writing to a string does not fail.
-    _ = write!(block, " · {from}");
-    if from != until && with_end {
-        _ = write!(block, " to {until}");
+    // Points of several days carry their own.
+    if node.content.ranking.iter().all(|point| point.day.is_none()) {
+        // Writing to a string does not fail.
+        _ = write!(block, " · {from}");
+        if from != until && with_end {
+            _ = write!(block, " to {until}");
+        }
     }
     if let Coverage::Messages(window) = &node.spec.covers {
         block.push_str(&thread_label(&window.thread));
@@ -231,17 +262,6 @@ pub(super) fn node_head(block: &mut String, node: &Node, with_end: bool) {
 pub(super) fn short_id(node: &Node) -> &str {
     let id = node.id.as_str();
     id.get(..id.find('-').map_or(0, |dash| dash + 9)).unwrap_or(id)
-}
-
-/// The topics of a node, in a few words.
-pub(super) fn topics(content: &NodeContent) -> String {
-    match content.topics.as_slice() {
-        [] => {
-            let text = prompt::without_headings(&content.overview);
-            excerpt::head(&treering_core::text::preview(&text, 80), 60)
-        }
-        topics => topics.iter().take(6).map(String::as_str).collect::<Vec<_>>().join(", "),
-    }
 }
 
 /// The points of a node, one line for each list, without those that the overview, `shown` or an

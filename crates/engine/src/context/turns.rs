@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use treering_core::packing::{BlockStyle, Piece, PieceKey};
+use treering_core::packing::{BlockStyle, Information, Piece, PieceKey};
 use treering_core::ports::{Span, StoreResult};
 use treering_core::{MessageIdx, Slice, TextPosition, TurnNo};
 
 use super::labelled::{self, TURN_GRAINS, TurnBlock};
 use super::piece_source::{ConversationPieces, increasing_costs};
-use super::render::{self, NODE_DETAILS};
+use super::render;
 
 /// A turn as far as it is visible.
 #[derive(Clone)]
@@ -113,6 +113,7 @@ impl ConversationPieces<'_> {
             weight: all().map(|message| message.tokens).sum(),
             chars: all().map(|message| message.chars).sum(),
             costs: increasing_costs(costs.into_iter()),
+            information: Information::default(),
             min_expanded_cost: None,
         })
     }
@@ -127,7 +128,7 @@ impl ConversationPieces<'_> {
             PieceKey::Node(level, ordinal) => self.nodes.get(&(level, ordinal)).map(|node| {
                 let write = |detail| labelled::node(node, detail, style, None);
                 let cost = |detail| (detail, self.cache.count(&write(detail)));
-                increasing_costs(NODE_DETAILS.into_iter().map(cost))
+                increasing_costs(render::node_details(node.content.points().len()).map(cost))
             }),
             PieceKey::Message(slice) => {
                 self.load_from_cache(slice.idx.0);

@@ -8,7 +8,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "an orphan",
         plant: "UPDATE nodes SET conversation = 99 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
         expected: &[
-            "store: node l1-36a9f44b37d522f9-20270115 belongs to no conversation of its tenant",
+            "store: node l1-ed88be61ff12c92f-20270115 belongs to no conversation of its tenant",
             "harbour: level 1: node 1 has neither content nor a job",
             "harbour: level 2: group 0 covers 2 nodes and has 1",
             "harbour: messages #2–#3 of main are in no window",
@@ -57,7 +57,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "a parent that is no number",
         plant: "UPDATE nodes SET parent = -1 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
         expected: &[
-            "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 cannot be read: -1 is out of \
+            "store: conversation harbour: node l1-ed88be61ff12c92f-20270115 cannot be read: -1 is out of \
              range",
             "harbour: cannot be read further: -1 is out of range",
         ],
@@ -88,7 +88,7 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET content = json_set(content, '$.overview', 'x') WHERE conversation = 1 \
                 AND level = 1 AND ordinal = 1",
         expected: &[
-            "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 is corrupt: its checksum differs",
+            "store: conversation harbour: node l1-ed88be61ff12c92f-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
     },
@@ -97,8 +97,8 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET content = json_set(content, '$.decisions', json_array('x')) WHERE \
                 conversation = 1 AND level = 1 AND ordinal = 1",
         expected: &[
-            "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 is corrupt: its checksum differs",
-            "harbour: no vector and no job to embed node l1-36a9f44b37d522f9-20270115",
+            "store: conversation harbour: node l1-ed88be61ff12c92f-20270115 is corrupt: its checksum differs",
+            "harbour: no vector and no job to embed node l1-ed88be61ff12c92f-20270115",
         ],
         after_repair: Clean,
     },
@@ -106,7 +106,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "content that cannot be read",
         plant: "UPDATE nodes SET content = 'x' WHERE conversation = 1 AND level = 1 AND ordinal = 1",
         expected: &[
-            "store: conversation harbour: node l1-36a9f44b37d522f9-20270115 is corrupt: its checksum differs",
+            "store: conversation harbour: node l1-ed88be61ff12c92f-20270115 is corrupt: its checksum differs",
             "harbour: cannot be read further: expected value at line 1 column 1",
         ],
         after_repair: Clean,
@@ -116,7 +116,7 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET range_end = range_end + 1 WHERE conversation = 1 AND level = 2 AND \
                 ordinal = 0",
         expected: &[
-            "store: conversation harbour: node l2-4203cb156e3fbd32-20270115 is corrupt: its checksum differs",
+            "store: conversation harbour: node l2-5179c5ea960489a6-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
     },
@@ -125,7 +125,7 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET grounded = 0.5, tokens = 1 WHERE conversation = 1 AND level = 2 AND \
                 ordinal = 0",
         expected: &[
-            "store: conversation harbour: node l2-4203cb156e3fbd32-20270115 is corrupt: its checksum differs",
+            "store: conversation harbour: node l2-5179c5ea960489a6-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
     },
@@ -133,7 +133,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "a sequence number of a message",
         plant: "UPDATE nodes SET seq = 1 WHERE conversation = 1 AND level = 2 AND ordinal = 0",
         expected: &[
-            "store: conversation harbour: node l2-4203cb156e3fbd32-20270115 has sequence number 1, which \
+            "store: conversation harbour: node l2-5179c5ea960489a6-20270115 has sequence number 1, which \
              a message also has",
         ],
         after_repair: Clean,
@@ -366,9 +366,9 @@ pub(super) const TABLES: &[Damage] = &[
                 copy; CREATE INDEX jobs_height ON jobs (tenant, height)",
         expected: &[
             "store: the table jobs differs from the one that this version creates",
-            "store: conversation harbour: job f0900822d098 has the same height, place, id as another job",
-            "harbour: job f0900822d098 does the same as job f0900822d098: embed node \
-             l1-26e0e34853a6dba8-20270115",
+            "store: conversation harbour: job afe722687fc6 has the same height, place, id as another job",
+            "harbour: job afe722687fc6 does the same as job afe722687fc6: embed node \
+             l1-36073f8504ec8a44-20270115",
         ],
         after_repair: Only(&[
             "store: the table jobs differs from the one that this version creates",

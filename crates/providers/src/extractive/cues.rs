@@ -1,5 +1,12 @@
-//! Cues: English and French phrases that mark decisions, action items, findings, open questions
-//! and courtesies.
+//! Cues: the speech act of a sentence in English and French: decisions, action items, findings,
+//! open questions and courtesies.
+
+mod clauses;
+mod commitments;
+mod french;
+mod verbs;
+
+use commitments::Commitment;
 
 /// The speech act of a sentence, judged by its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,101 +27,7 @@ pub(super) enum SpeechAct {
     Courtesy,
 }
 
-const DECISIONS: [&str; 42] = [
-    "let's go with",
-    "let's use",
-    "let's keep",
-    "let's stick",
-    "let's do",
-    "let us go with",
-    "we decided",
-    "i decided",
-    "decided to",
-    "decision:",
-    "decided:",
-    "we'll use",
-    "we will use",
-    "we'll go",
-    "we'll keep",
-    "we agreed",
-    "agreed to",
-    "we chose",
-    "i chose",
-    "going with",
-    "settled on",
-    "we're using",
-    "from now on",
-    "the plan is",
-    "i've decided",
-    "made up my mind",
-    "on part sur",
-    "on prend",
-    "on garde",
-    "on utilise",
-    "on choisit",
-    "décidé",
-    "décision",
-    "c'est décidé",
-    "nous avons choisi",
-    "j'ai choisi",
-    "on va utiliser",
-    "on retient",
-    "convenu",
-    "d'accord pour",
-    "on reste sur",
-    "tranché",
-];
-
-const ACTIONS: [&str; 46] = [
-    "i'll ",
-    "i will ",
-    "i’ll ",
-    "we'll need",
-    "we need to",
-    "you need to",
-    "i need to",
-    "need to ",
-    "todo",
-    "to do:",
-    "next step",
-    "next steps",
-    "action:",
-    "remember to",
-    "don't forget",
-    "i'm going to ",
-    "we should ",
-    "i'm gonna",
-    "plan to",
-    "planning to",
-    "follow up",
-    "by tomorrow",
-    "by friday",
-    "will send",
-    "will call",
-    "will write",
-    "remind me to",
-    "il faut",
-    "il faudra",
-    "il faudrait",
-    "je vais ",
-    "on va ",
-    "nous allons",
-    "à faire",
-    "prochaine étape",
-    "je dois",
-    "on doit",
-    "il reste à",
-    "pense à",
-    "penser à",
-    "n'oublie",
-    "rappelle",
-    "je m'en occupe",
-    "je ferai",
-    "merci de ",
-    "peux-tu",
-];
-
-const FINDINGS: [&str; 44] = [
+const FINDINGS: &[&str] = &[
     "turns out",
     "it turned out",
     "found that",
@@ -161,61 +74,53 @@ const FINDINGS: [&str; 44] = [
     "mesuré",
 ];
 
-const OPEN: [&str; 30] = [
-    "open question",
-    "still open",
-    "still unclear",
-    "not sure yet",
-    "tbd",
-    "to be decided",
-    "to be determined",
-    "undecided",
-    "remains to",
-    "we'll see",
-    "don't know yet",
-    "do not know yet",
-    "no idea why",
-    "not yet known",
-    "needs an answer",
-    "haven't decided",
-    "not decided",
-    "unresolved",
-    "pending",
-    "question ouverte",
-    "reste à voir",
-    "à voir",
-    "à décider",
-    "pas encore décidé",
-    "on ne sait pas",
-    "je ne sais pas encore",
-    "à trancher",
-    "en suspens",
-    "pas encore clair",
-    "unanswered",
+/// Statements that something is not known or not decided.
+#[rustfmt::skip]
+const OPEN: &[&str] = &[
+    "open question", "still open", "still unclear", "still undecided", "still deciding", "still figuring out",
+    "not sure yet", "tbd", "to be decided", "to be determined", "undecided", "remains to be", "we'll see",
+    "don't know yet", "do not know yet", "no idea why", "no idea what", "no idea how", "not yet known",
+    "needs an answer", "haven't decided", "have not decided", "haven't yet decided", "hasn't decided",
+    "not decided", "not yet decided", "yet to decide", "can't decide", "cannot decide", "on the fence",
+    "torn between", "unresolved", "still pending", "unanswered", "i wonder why", "i wonder what",
+    "i wonder how", "i wonder when", "i wonder where", "i wonder who", "i wonder whether",
+    "question ouverte", "reste à voir", "à décider", "pas encore décidé", "on ne sait pas",
+    "je ne sais pas encore", "à trancher", "en suspens", "je me demande",
 ];
 
-const UNSURE: [&str; 18] = [
-    "i don't know",
-    "i do not know",
-    "not sure",
-    "no idea",
-    "let me check",
-    "i'll check",
-    "will check",
-    "i'll look",
-    "i'll ask",
-    "later",
-    "je ne sais pas",
-    "je sais pas",
-    "aucune idée",
-    "je vérifie",
-    "je vais voir",
-    "pas sûr",
-    "plus tard",
-    "je demanderai",
+/// Beginnings of replies that do not answer.
+#[rustfmt::skip]
+const UNSURE: &[&str] = &[
+    "i don't know", "i do not know", "i really don't know", "i'm not sure", "not sure", "no idea",
+    "i have no idea", "i really have no idea", "i've no idea", "i've got no idea", "i'll check and", "i will check",
+    "i'll have to check", "i'll find out", "i'll get back to you", "i'll let you know", "i'll ask", "i will ask",
+    "let me get back", "we'll see", "i haven't decided", "i haven't thought", "hard to say", "could you hold",
+    "je ne sais pas", "je sais pas", "je n'en sais rien", "aucune idée", "je vérifie", "je vais voir", "pas sûr",
+    "je ne suis pas sûr", "je demanderai", "on verra", "difficile à dire",
 ];
 
-const COURTESIES: [&str; 44] = [
+/// Marks of a decision that replaces another one.
+const CHANGES: &[&str] = &[
+    "go with",
+    "stick with",
+    "stick to",
+    "go back to",
+    "instead",
+    "from now on",
+    "no longer",
+    "as agreed",
+    "rather than",
+];
+
+/// Marks of work that is left for later.
+#[rustfmt::skip]
+const LEFT_TO_DO: &[&str] = &[
+    "next step", "next steps", "next item", "next task", "next high-priority", "todo:", "to do:", "action item",
+    "still need", "still needs", "still has to", "still have to", "remaining", "follow-up", "later", "tomorrow",
+    "il reste à", "prochaine étape", "à faire", "demain",
+];
+
+const COURTESIES: &[&str] = &[
     "hi",
     "hello",
     "hey",
@@ -268,7 +173,7 @@ pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     let asks =
         lower.text.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
     if content_words <= 4
-        && starts_with_any(&lower.text, &COURTESIES)
+        && starts_with_any(&lower.text, COURTESIES)
         && content_words <= 2 + usize::from(asks)
     {
         return SpeechAct::Courtesy;
@@ -276,29 +181,102 @@ pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     if asks {
         return SpeechAct::Question;
     }
-    if has_any(lower, &OPEN) {
+    if has_any(lower, OPEN) {
         return SpeechAct::Open;
     }
-    if has_any(lower, &DECISIONS) {
-        return SpeechAct::Decision;
+    match commitment(text, &lower.text) {
+        Some(Commitment::Decision) => return SpeechAct::Decision,
+        Some(Commitment::Action) => return SpeechAct::Action,
+        None => {}
     }
-    if content_words >= 2 && has_any(lower, &ACTIONS) {
-        return SpeechAct::Action;
-    }
-    if content_words >= 2 && has_any(lower, &FINDINGS) {
+    if content_words >= 2 && has_any(lower, FINDINGS) {
         return SpeechAct::Finding;
     }
     SpeechAct::Statement
 }
 
+/// Labels that name the list of a line.
+const LABELS: &[(&str, Commitment)] = &[
+    ("decision:", Commitment::Decision),
+    ("decided:", Commitment::Decision),
+    ("décision :", Commitment::Decision),
+    ("décision:", Commitment::Decision),
+    ("action:", Commitment::Action),
+    ("action item:", Commitment::Action),
+    ("next step:", Commitment::Action),
+    ("todo:", Commitment::Action),
+    ("to do:", Commitment::Action),
+    ("[ ]", Commitment::Action),
+    ("☐", Commitment::Action),
+    ("à faire :", Commitment::Action),
+    ("à faire:", Commitment::Action),
+    ("prochaine étape :", Commitment::Action),
+];
+
+/// The commitment that a sentence makes. A line that ends with a colon only announces the next
+/// one.
+fn commitment(text: &str, lower: &str) -> Option<Commitment> {
+    if lower.ends_with(':') {
+        return None;
+    }
+    if let Some((label, kind)) = LABELS.iter().find(|(label, _)| lower.starts_with(label)) {
+        return lower[label.len()..].contains(char::is_alphanumeric).then_some(*kind);
+    }
+    let clauses = clauses::clauses(text);
+    let is_conditional = lower.contains("as long as")
+        || clauses.iter().any(|clause| {
+            clause.is_tentative
+                && clause.words.first().is_some_and(|word| {
+                    matches!(
+                        word.as_str(),
+                        "if" | "unless"
+                            | "whenever"
+                            | "in"
+                            | "hopefully"
+                            | "si"
+                            | "s'il"
+                            | "lorsque"
+                    )
+                })
+        });
+    let is_explained = clauses.first().is_some_and(|clause| clause.is_dependent);
+    let is_wish = lower.contains("please") || lower.contains("s'il te plaît");
+    let mut found = None;
+    for clause in clauses.iter().filter(|clause| !clause.is_tentative && !clause.is_dependent) {
+        let kind = commitments::commitment(clause, is_explained, is_wish)
+            .or_else(|| french::commitment(&clause.slices()));
+        match kind {
+            _ if is_conditional && clause.words.iter().any(|word| word == "will") => {}
+            Some(Commitment::Decision) => return kind,
+            Some(Commitment::Action) if !is_conditional => found = kind,
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Whether a sentence reports a finding or an outcome.
 pub(super) fn is_finding(text: &str) -> bool {
-    has_any(&Lower::of(text), &FINDINGS)
+    has_any(&Lower::of(text), FINDINGS)
 }
 
 /// Whether a reply leaves the question open.
 pub(super) fn leaves_open(text: &str) -> bool {
-    has_any(&Lower::of(text), &UNSURE)
+    let lower = text.to_lowercase().replace('’', "'");
+    let mut starts = lower.splitn(3, [',', '.', '!', '…']).take(2).map(str::trim_start);
+    !lower.starts_with("no,") && starts.any(|start| starts_with_any(start, UNSURE))
+}
+
+/// Whether a sentence says that something is left for later.
+pub(super) fn is_left_to_do(text: &str) -> bool {
+    has_any(&Lower::of(text), LEFT_TO_DO)
+}
+
+/// Whether a decision says more than the next step: that it was made, or that it replaces
+/// another one.
+pub(super) fn is_change_of_plan(text: &str) -> bool {
+    let lower = Lower::of(text);
+    !has_any(&lower, &["let's", "we'll", "we will"]) || has_any(&lower, CHANGES)
 }
 
 /// A lowercase text with a Bloom filter of its byte pairs, which rules out most phrases.
@@ -352,7 +330,7 @@ fn starts_with_any(lower: &str, phrases: &[&str]) -> bool {
 }
 
 /// Words that open a sentence without adding meaning.
-const OPENERS: [&str; 44] = [
+const OPENERS: &[&str] = &[
     "well",
     "oh",
     "ah",
@@ -427,15 +405,14 @@ mod tests {
     #[test]
     fn speech_acts_are_recognized() {
         for (text, expected) in [
-            ("Let's go with SQLite for the ledger.", SpeechAct::Decision),
-            ("On part sur SQLite pour le registre.", SpeechAct::Decision),
-            ("I'll call Yann tomorrow.", SpeechAct::Action),
-            ("Il faut prévenir Yann avant midi.", SpeechAct::Action),
             ("Turns out the gauge drifts by 4 cm.", SpeechAct::Finding),
             ("Le problème vient du capteur.", SpeechAct::Finding),
             ("Which port does it use?", SpeechAct::Question),
             ("Quel port utilise-t-on ?", SpeechAct::Question),
             ("The sill height is still open.", SpeechAct::Open),
+            ("We haven't yet decided on a mooring.", SpeechAct::Open),
+            ("I wonder why the pump stops at night.", SpeechAct::Open),
+            ("I wonder if you could lend me a hand.", SpeechAct::Statement),
             ("The boat is red.", SpeechAct::Statement),
             ("今日は良い天気です。", SpeechAct::Statement),
         ] {
@@ -443,6 +420,107 @@ mod tests {
         }
         assert_eq!(classify("Hey Caroline!", 1), SpeechAct::Courtesy);
         assert_eq!(classify("Merci beaucoup !", 0), SpeechAct::Courtesy);
+    }
+
+    fn check_all(expected: SpeechAct, texts: &[&str]) {
+        for text in texts {
+            assert_eq!(classify(text, 5), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_decision_chooses_something() {
+        check_all(
+            SpeechAct::Decision,
+            &[
+                "Let's go with SQLite for the ledger.",
+                "I've decided to sell the old dinghy.",
+                "The harbour board has decided to close the slipway.",
+                "We settled on two moorings.",
+                "Yeah, I think I'll take the blue sail.",
+                "We ended up using the brass cleats.",
+                "From now on every tide goes into the log.",
+                "Always give heights in metres when I ask about tides.",
+                "Let's meet at the slipway on Sunday.",
+                "Decision: keep the old pump",
+                "On part sur SQLite pour le registre.",
+                "Nous avons choisi le mouillage nord.",
+                "On garde la vieille bouée.",
+            ],
+        );
+    }
+
+    #[test]
+    fn cheers_and_remarks_are_no_decisions() {
+        check_all(
+            SpeechAct::Statement,
+            &[
+                "Let's keep going!",
+                "Let's keep pushing for a better harbour!",
+                "Let's do it, Ana!",
+                "Let's have some fun!",
+                "Let's look at the gauge first:",
+                "I'll keep that in mind.",
+                "You chose a fine boat.",
+                "My crew is kind, always there for me.",
+                "If the wind drops, I'll take the blue sail.",
+                "They showed what they had decided to bring.",
+                "Allons voir, on part demain matin.",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_action_item_is_left_to_somebody() {
+        check_all(
+            SpeechAct::Action,
+            &[
+                "I'll call Yann tomorrow.",
+                "I need to order two new fenders.",
+                "Miss Lund will inspect the hull on Monday.",
+                "I want you to measure the sill again.",
+                "Please send the tide tables to the harbour office.",
+                "Don't forget the keys of the boathouse.",
+                "The broken cleat needs to be replaced.",
+                "The next step is a survey of the keel.",
+                "Draft a letter to my insurer.",
+                "TODO: grease the winch",
+                "Il faut prévenir Yann avant midi.",
+                "Je dois commander deux défenses.",
+                "J'appellerai le chantier lundi.",
+            ],
+        );
+    }
+
+    #[test]
+    fn intentions_and_mentions_are_no_action_items() {
+        check_all(
+            SpeechAct::Statement,
+            &[
+                "The list in TODO.md is long.",
+                "I'll keep working at it.",
+                "I'm gonna make it!",
+                "You have to believe in your boat.",
+                "If you need anything, I'll lend you a rope.",
+                "That is the pump that I need to live with.",
+                "To find the depth, we need to add both figures.",
+                "Don't forget to take breaks!",
+                "I'll reserve the berth for you right now.",
+                "Maybe I'll paint the hull.",
+                "Hopefully, we will sell the dinghy.",
+                "Je vais voir.",
+            ],
+        );
+    }
+
+    #[test]
+    fn replies_that_know_nothing_leave_a_question_open() {
+        for text in ["I'm not sure.", "Well, I don't know.", "I'll ask Yann.", "Aucune idée."] {
+            assert!(leaves_open(text), "{text}");
+        }
+        for text in ["No, I don't know that port.", "Port four, but I'm not sure it is open."] {
+            assert!(!leaves_open(text), "{text}");
+        }
     }
 
     #[test]

@@ -4,14 +4,15 @@
 use std::collections::HashMap;
 
 use treering_core::facts::{self, Facts};
+use treering_core::prompt::SummaryPart;
 use treering_core::{
     NodeContent, NodePassage, Passage, SummaryRequest, ToolUse, sentence, word_weight,
 };
 
 use super::cues::SpeechAct;
-use super::rendering::RenderedUnit;
-use super::select::Pick;
-use super::unit::SourceDocument;
+use super::points::SummaryPoint;
+use super::rendering;
+use super::unit::{SourceDocument, Unit};
 
 /// Maximum length of a sentence in a list, in characters.
 const MAX_ITEM_CHARS: usize = 220;
@@ -128,59 +129,47 @@ fn tools(request: &SummaryRequest) -> Vec<ToolUse> {
 pub(super) fn points(
     request: &SummaryRequest,
     document: &SourceDocument,
-    rendered: &[RenderedUnit],
-    picks: &[Pick],
+    points: &[SummaryPoint],
     content: &mut NodeContent,
 ) {
     let most = most(request);
-    let spoken = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
-        let units =
-            (0..document.units.len()).filter(|unit| document.units[*unit].speaker.is_some());
-        let lines = units
-            .filter(|unit| wanted(*unit))
-            .map(|unit| rendered[unit].cut(MAX_ITEM_CHARS).line());
-        lines.take(most * 4).collect()
-    };
-    let is = |act: SpeechAct| move |unit: usize| document.units[unit].act == act;
-    let chosen = |unit: usize| picks.iter().any(|pick| pick.unit == unit);
-    let weighty = |unit: usize| {
-        document.units[unit].terms.len() >= 2 && !document.units[unit].text.ends_with(':')
+    let spoken = |wanted: &dyn Fn(&Unit) -> bool| -> Vec<String> {
+        let is_spoken = |unit: &&Unit| unit.speaker.is_some();
+        let units = document.units.iter().filter(is_spoken).filter(|unit| wanted(unit));
+        let line = |unit: &Unit| {
+            let text = rendering::text(unit, Some(MAX_ITEM_CHARS));
+            format!("{}{text}", rendering::speaker(document, unit))
+        };
+        units.map(line).take(most * 4).collect()
     };
     type Of = fn(&NodeContent) -> &Vec<String>;
-    let gather = |own: Vec<String>, of: Of, most: usize| {
+    let gather = |own: Vec<String>, of: Of| {
         let before = children(request).flat_map(|child| of(&child.content)).cloned();
         distinct(before.chain(own), most, request.deduplicate)
     };
-    content.decisions = gather(
-        spoken(&|unit| is(SpeechAct::Decision)(unit) && weighty(unit)),
-        |child| &child.decisions,
-        most,
-    );
-    let acts = |unit: usize| {
-        is(SpeechAct::Action)(unit)
-            && weighty(unit)
-            && (chosen(unit) || document.units[unit].terms.len() >= 4)
+    let decides = |unit: &Unit| unit.act == SpeechAct::Decision;
+    content.decisions = gather(spoken(&decides), |child| &child.decisions);
+    let acts = |unit: &Unit| unit.act == SpeechAct::Action;
+    content.action_items = gather(spoken(&acts), |child| &child.action_items);
+    let is_open = |unit: &Unit| {
+        let is_asked = unit.act == SpeechAct::Question && unit.unanswered && is_substantial(unit);
+        unit.act == SpeechAct::Open || is_asked
     };
-    content.action_items = gather(spoken(&acts), |child| &child.action_items, most);
-    let open = |unit: usize| {
-        weighty(unit)
-            && (is(SpeechAct::Open)(unit)
-                || is(SpeechAct::Question)(unit) && document.units[unit].unanswered)
-    };
-    content.unresolved = gather(spoken(&open), |child| &child.unresolved, most);
-    let mut ranked: Vec<&Pick> = picks
+    content.unresolved = gather(spoken(&is_open), |child| &child.unresolved);
+    let mut plain: Vec<&SummaryPoint> = points
         .iter()
-        .filter(|pick| is(SpeechAct::Statement)(pick.unit) || is(SpeechAct::Finding)(pick.unit))
+        .filter(|point| matches!(point.part, SummaryPart::Overview | SummaryPart::Findings))
         .collect();
-    ranked.sort_by(|one, other| other.gain.total_cmp(&one.gain).then(one.unit.cmp(&other.unit)));
-    ranked.truncate(most / 2);
-    ranked.sort_by_key(|pick| pick.unit);
-    let found = ranked.iter().map(|pick| rendered[pick.unit].cut(MAX_ITEM_CHARS).line());
-    content.key_findings = if children(request).next().is_some() {
-        distinct(found, most / 2 + usize::from(request.level.number()), request.deduplicate)
-    } else {
-        distinct(found, most / 2, request.deduplicate)
-    };
+    plain.sort_by_key(|point| point.rank);
+    plain.truncate(most / 2);
+    plain.sort_by_key(|point| point.units.first().copied());
+    let found = plain.into_iter().map(|point| point.text.clone());
+    content.key_findings = distinct(found, most / 2, request.deduplicate);
+}
+
+/// Whether a sentence says enough to be listed.
+fn is_substantial(unit: &Unit) -> bool {
+    unit.terms.len() >= 2 && !unit.text.ends_with(':')
 }
 
 /// Drops near-duplicates. If too many items remain, keeps the latest.

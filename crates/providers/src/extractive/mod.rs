@@ -6,11 +6,12 @@
 mod compose;
 mod cues;
 pub(crate) mod lists;
+mod points;
 mod rendering;
-mod reported;
 mod select;
 mod topics;
 mod unit;
+mod worth;
 
 use treering_core::facts::Facts;
 use treering_core::{
@@ -18,9 +19,9 @@ use treering_core::{
 };
 
 use compose::Composer;
-use rendering::RenderedUnit;
+use points::SummaryPoint;
 use select::{Budget, Pick};
-use unit::SourceDocument;
+use unit::{SourceDocument, Unit};
 
 /// Summarizes by selecting sentences.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,12 +42,8 @@ impl Summarizer for Extractive {
         if document.units.is_empty() {
             document = SourceDocument::of_raw(request);
         }
-        let rendered = rendering::render_units(&document);
         let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
-        let target = request.target_chars().map(|chars| chars as usize);
-        let budget =
-            target.map_or_else(|| sentences(request), |target| Budget::Chars(target - target / 32));
-        let picks = choose(&document, &rendered, budget, request.deduplicate, is_grounded);
+        let mut points = choose(request, &document, is_grounded);
         let mut content = NodeContent::default();
         lists::facts(request, source, &mut content);
         let before = request.passages.iter().flat_map(|passage| match passage {
@@ -54,24 +51,22 @@ impl Summarizer for Extractive {
             Passage::Message(_) | Passage::Tool(_) => &[],
         });
         content.topics = topics::topics(&document, before.map(String::as_str));
-        let parts = Composer {
-            request,
-            document: &document,
-            rendered: &rendered,
+        let composer = Composer {
+            strategy: request.strategy,
             topics: &content.topics,
             files: &content.files_mentioned,
             identifiers: &content.identifiers,
-            target,
+            target: request.target_chars().map(|chars| chars as usize),
         };
-        let (mut overview, mut picks) = parts.compose(picks);
+        let mut composition = composer.compose(&mut points);
         // Two sentences that are faithful on their own may still join into a false date or
         // name.
-        while picks.len() > 1 && !is_grounded(&prompt::without_headings(&overview)) {
-            picks.pop();
-            (overview, picks) = parts.compose(picks);
+        while points.len() > 1 && !is_grounded(&prompt::without_headings(&composition.overview)) {
+            compose::drop_last(&mut points);
+            composition = composer.compose(&mut points);
         }
-        content.overview = overview;
-        lists::points(request, &document, &rendered, &picks, &mut content);
+        (content.overview, content.ranking) = (composition.overview, composition.ranking);
+        lists::points(request, &document, &points, &mut content);
         for list in [
             &mut content.topics,
             &mut content.decisions,
@@ -96,25 +91,40 @@ fn sentences(request: &SummaryRequest) -> Budget {
     }
 }
 
-/// Selects units in which every fact is grounded. If the selection is empty, falls back to the
+/// Selects the points in which every fact is grounded. If there are none, falls back to the
 /// first grounded unit.
 fn choose(
+    request: &SummaryRequest,
     document: &SourceDocument,
-    rendered: &[RenderedUnit],
-    budget: Budget,
-    distinct: bool,
     is_grounded: impl Fn(&str) -> bool,
-) -> Vec<Pick> {
-    let cost = |unit: usize| rendered[unit].chars() + 1;
-    let mut picks = select::select(document, budget, distinct, cost);
-    picks.retain(|pick| is_grounded(&rendered[pick.unit].line()));
-    if picks.is_empty()
-        && let Some(unit) =
-            (0..document.units.len()).find(|unit| is_grounded(&rendered[*unit].line()))
-    {
-        picks.push(Pick { unit, gain: 0.0, limit: None });
+) -> Vec<SummaryPoint> {
+    let budget = match request.target_chars() {
+        Some(chars) => Budget::Chars((chars - chars / 32) as usize),
+        None => sentences(request),
+    };
+    // A line has a list marker and a line break beside its speaker.
+    let length = |unit: &Unit| {
+        let speaker = rendering::speaker(document, unit).chars().count() + 2;
+        (rendering::text(unit, None).chars().count() + 1, speaker)
+    };
+    let lengths: Vec<(usize, usize)> = document.units.iter().map(length).collect();
+    let cost = |unit: usize, continues: bool| {
+        let (text, speaker) = lengths[unit];
+        if continues { text } else { text + speaker }
+    };
+    let picks = select::select(document, budget, request.deduplicate, cost);
+    let of = |picks: &[Pick]| points::points(document, picks, request.strategy);
+    let mut points = of(&picks);
+    points.retain(|point| is_grounded(&point.text));
+    if points.is_empty() {
+        let single = |unit| of(&[Pick { unit, limit: None }]);
+        let all = (0..document.units.len()).map(single);
+        points = all
+            .into_iter()
+            .find(|point| point.iter().all(|it| is_grounded(&it.text)))
+            .unwrap_or_default();
     }
-    picks
+    points
 }
 
 /// The overview of a window that has only tool calls.

@@ -1,94 +1,42 @@
-//! Rendering: the text of a unit, attributed to its speaker.
+//! Rendering: statements as they are quoted, with their speakers and days. Nothing is rephrased.
 
+use treering_core::Timestamp;
 use treering_core::sentence::SegmentKind;
 
-use super::cues::SpeechAct;
-use super::reported;
 use super::unit::{SourceDocument, Unit};
 
 /// Maximum length of a sentence, in characters.
-const LONGEST: usize = 300;
+const MAX_CHARS: usize = 300;
 /// Maximum length of a code block, in characters.
-const LONGEST_CODE: usize = 110;
+const MAX_CODE_CHARS: usize = 110;
 
-/// A unit as text.
-#[derive(Debug, Clone)]
-pub(super) struct RenderedUnit {
-    /// The speaker, if the text does not name them.
-    pub(super) label: Option<String>,
-    pub(super) text: String,
+/// The text of a unit, without its label.
+pub(super) fn text(unit: &Unit, limit: Option<usize>) -> String {
+    let longest = if unit.kind == SegmentKind::Code { MAX_CODE_CHARS } else { MAX_CHARS };
+    // The points of a child have been cut already.
+    let longest = if unit.worth.is_some() { usize::MAX } else { longest };
+    ended(cut(&unit.text, limit.unwrap_or(longest).min(longest)), unit.kind)
 }
 
-impl RenderedUnit {
-    /// The text with its label.
-    pub(super) fn line(&self) -> String {
-        match &self.label {
-            Some(label) => format!("{label}: {}", self.text),
-            None => self.text.clone(),
+/// The speaker of a unit; empty if there is only one, without a name.
+pub(super) fn speaker(document: &SourceDocument, unit: &Unit) -> String {
+    match unit.speaker.map(|index| &document.speakers[index]) {
+        Some(speaker) if speaker.is_named || document.speakers.len() > 1 => {
+            format!("{}: ", speaker.name)
         }
-    }
-
-    /// Length of [`line`](Self::line) in characters.
-    pub(super) fn chars(&self) -> usize {
-        self.text.chars().count() + self.label.as_ref().map_or(0, |label| label.chars().count() + 2)
-    }
-
-    /// A copy cut to a number of characters.
-    pub(super) fn cut(&self, limit: usize) -> Self {
-        let label = self.label.as_ref().map_or(0, |label| label.chars().count() + 2);
-        Self {
-            label: self.label.clone(),
-            text: cut(&self.text, limit.saturating_sub(label).max(16)),
-        }
+        _ => String::new(),
     }
 }
 
-pub(super) fn render_units(document: &SourceDocument) -> Vec<RenderedUnit> {
-    let several = document.speakers.len() > 1;
-    document.units.iter().map(|unit| render_unit(document, unit, several)).collect()
-}
-
-fn render_unit(document: &SourceDocument, unit: &Unit, several: bool) -> RenderedUnit {
-    let limit = if unit.kind == SegmentKind::Code { LONGEST_CODE } else { LONGEST };
-    let text = ended(cut(&unit.text, limit), unit.kind);
-    let Some(speaker) = unit.speaker.map(|place| &document.speakers[place]) else {
-        return labelled(text, &document.names);
-    };
-    if !speaker.is_named && !several {
-        return RenderedUnit { label: None, text };
-    }
-    if speaker.is_named && unit.act != SpeechAct::Courtesy && unit.kind != SegmentKind::Code {
-        let mut others = document.speakers.iter().filter(|other| *other != speaker);
-        let hearer = others.next().filter(|other| other.is_named).map(|other| other.name.as_str());
-        let hearer = hearer.filter(|_| others.next().is_none());
-        let reported = if unit.act == SpeechAct::Question {
-            reported::report_question(&text, &speaker.name, hearer)
-        } else {
-            reported::report(&text, &speaker.name, hearer)
-        };
-        if let Some(text) = reported {
-            return RenderedUnit { label: None, text };
-        }
-        if let Some(hearer) = hearer.filter(|_| reported::addresses(&text)) {
-            let verb = if unit.act == SpeechAct::Question { "asks" } else { "tells" };
-            return RenderedUnit { label: Some(format!("{} {verb} {hearer}", speaker.name)), text };
-        }
-    }
-    RenderedUnit { label: Some(speaker.name.clone()), text }
-}
-
-/// Splits the speaker's label from a sentence of a child's overview.
-fn labelled(text: String, names: &[String]) -> RenderedUnit {
-    let split = text.split_once(": ").filter(|(label, rest)| {
-        let speaker = label.split(" asks ").next().and_then(|part| part.split(" tells ").next());
-        !rest.is_empty() && speaker.is_some_and(|speaker| names.iter().any(|name| name == speaker))
-    });
-    match split {
-        Some((label, rest)) => {
-            RenderedUnit { label: Some(label.to_owned()), text: rest.to_owned() }
-        }
-        None => RenderedUnit { label: None, text },
-    }
+/// A day such as `8 May 2023`.
+pub(super) fn short_day(at: Timestamp) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let day = at.day();
+    let (year, rest) = day.split_at(4.min(day.len()));
+    let (month, day) = rest.split_at(2.min(rest.len()));
+    let month = month.parse::<usize>().ok().and_then(|month| MONTHS.get(month.wrapping_sub(1)));
+    format!("{} {} {year}", day.trim_start_matches('0'), month.unwrap_or(&""))
 }
 
 /// Adds a period to a sentence that lacks final punctuation.
@@ -128,5 +76,11 @@ mod tests {
         assert_eq!(cut("abcdefghijklm", 5), "abcd…");
         assert_eq!(cut("日本語の文章です", 4), "日本語…");
         assert!(cut(&"a b ".repeat(100), 50).chars().count() <= 51);
+    }
+
+    #[test]
+    fn days_are_short() {
+        let at: Timestamp = "2023-05-08T13:56:00Z".parse().unwrap();
+        assert_eq!(short_day(at), "8 May 2023");
     }
 }

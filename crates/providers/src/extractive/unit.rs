@@ -1,25 +1,26 @@
-//! Units: the candidate sentences of a summary request, with their speakers and the terms they
-//! are compared by.
+//! Units: the statements that a summary can quote, with their speakers and the terms they are
+//! compared by.
 
 use std::collections::HashMap;
 
 use treering_core::sentence::{self, SegmentKind};
 use treering_core::{
-    MessagePassage, NodeContent, Passage, Role, SummaryRequest, Timestamp, word_weight,
+    MessagePassage, NodeContent, NodePassage, Passage, Role, SummaryRequest, Timestamp,
+    ToolPassage, weighted_terms, with_absolute_dates,
 };
 
-use super::compose;
 use super::cues::{self, SpeechAct};
+use super::rendering::short_day;
 
-/// A sentence that may be quoted.
+/// A statement that may be quoted: a sentence of a message, or a point of a child.
 #[derive(Debug)]
 pub(super) struct Unit {
     /// The index of its passage.
     pub(super) passage: usize,
-    /// The index of its speaker; `None` in a child's overview.
+    /// The index of its speaker; `None` for a point of a child, which names its speaker.
     pub(super) speaker: Option<usize>,
-    /// The time of its passage.
-    pub(super) at: Timestamp,
+    /// Its day, if the source lies on several.
+    pub(super) day: Option<String>,
     /// Its text on one line.
     pub(super) text: String,
     /// Its length in characters.
@@ -28,16 +29,40 @@ pub(super) struct Unit {
     pub(super) act: SpeechAct,
     /// Its distinct terms.
     pub(super) terms: Vec<u32>,
-    /// The question that it answers, if it cannot be understood without it.
-    pub(super) answers: Option<usize>,
+    /// The unit without which it cannot be understood: the question that it answers, or the
+    /// sentence before it.
+    pub(super) needs: Option<usize>,
     /// The short answer that completes it.
     pub(super) answered_by: Option<usize>,
     /// Whether it is a question without an answer.
     pub(super) unanswered: bool,
     /// Whether it mentions files or code.
     pub(super) is_technical: bool,
-    /// Whether the speaker talks about themselves.
-    pub(super) is_own: bool,
+    /// The worth of a child's point, relative to a plain statement.
+    pub(super) worth: Option<f32>,
+    /// Whether it opens the reply to a question.
+    pub(super) is_reply: bool,
+}
+
+impl Unit {
+    fn new(passage: usize, speaker: Option<usize>, text: String, kind: SegmentKind) -> Self {
+        Self {
+            passage,
+            speaker,
+            day: None,
+            chars: text.chars().count(),
+            is_technical: kind != SegmentKind::Code && is_technical(&text),
+            text,
+            kind,
+            act: SpeechAct::Statement,
+            terms: Vec::new(),
+            needs: None,
+            answered_by: None,
+            unanswered: false,
+            worth: None,
+            is_reply: false,
+        }
+    }
 }
 
 /// A speaker.
@@ -54,7 +79,7 @@ pub(super) struct Speaker {
 /// Statistics of a term.
 #[derive(Debug)]
 pub(super) struct TermStats {
-    /// Its weight as a word, independent of this text.
+    /// Its weight as a word, independent of this text. Facts weigh more.
     pub(super) weight: f32,
     /// Number of units in which it occurs.
     pub(super) units: u32,
@@ -66,6 +91,8 @@ pub(super) struct SourceDocument {
     pub(super) units: Vec<Unit>,
     pub(super) speakers: Vec<Speaker>,
     pub(super) terms: Vec<TermStats>,
+    /// Whether the passages lie on more than one day.
+    pub(super) spans_days: bool,
     /// Names of all speakers, including those in the children.
     pub(super) names: Vec<String>,
     index: HashMap<String, u32>,
@@ -73,19 +100,16 @@ pub(super) struct SourceDocument {
 
 impl SourceDocument {
     /// Parses a request.
-    pub(super) fn of(brief: &SummaryRequest) -> Self {
-        let mut document = Self::default();
-        for (place, passage) in brief.passages.iter().enumerate() {
+    pub(super) fn of(request: &SummaryRequest) -> Self {
+        let mut document = Self { spans_days: spans_days(request), ..Self::default() };
+        for (index, passage) in request.passages.iter().enumerate() {
             match passage {
                 Passage::Message(message) => {
                     let speaker = document.speaker(message);
-                    document.read(&message.text, place, Some(speaker), message.at);
+                    document.read(&message.text, index, speaker, message.at);
                 }
-                Passage::Tool(_) => {}
-                Passage::Node(child) => {
-                    document.read(&child.content.overview, place, None, child.range_start);
-                    document.mark(&child.content, place);
-                }
+                Passage::Tool(tool) => document.read_failure(tool, index),
+                Passage::Node(child) => document.read_points(child, index),
             }
         }
         document.pair_answers();
@@ -95,31 +119,16 @@ impl SourceDocument {
     }
 
     /// Parses a request that contains no sentences: each message becomes a unit.
-    pub(super) fn of_raw(brief: &SummaryRequest) -> Self {
+    pub(super) fn of_raw(request: &SummaryRequest) -> Self {
         let mut document = Self::default();
-        for (place, passage) in brief.passages.iter().enumerate() {
+        for (index, passage) in request.passages.iter().enumerate() {
             let Passage::Message(message) = passage else { continue };
             let text = clean(&message.text, SegmentKind::Code);
             if text.is_empty() {
                 continue;
             }
             let speaker = document.speaker(message);
-            let chars = text.chars().count();
-            document.units.push(Unit {
-                passage: place,
-                speaker: Some(speaker),
-                at: message.at,
-                text,
-                chars,
-                kind: SegmentKind::Code,
-                act: SpeechAct::Statement,
-                terms: Vec::new(),
-                answers: None,
-                answered_by: None,
-                unanswered: false,
-                is_technical: false,
-                is_own: false,
-            });
+            document.push(Unit::new(index, Some(speaker), text, SegmentKind::Code));
         }
         document
     }
@@ -143,81 +152,127 @@ impl SourceDocument {
         })
     }
 
-    fn read(&mut self, text: &str, passage: usize, speaker: Option<usize>, at: Timestamp) {
+    fn read(&mut self, text: &str, passage: usize, speaker: usize, at: Timestamp) {
+        let mut before = None;
         for piece in sentence::split(text) {
-            let is_list = speaker.is_none() && compose::is_list_line(piece.text);
-            if piece.kind == SegmentKind::Heading || is_list {
+            if piece.kind == SegmentKind::Heading {
                 continue;
             }
             // Text entirely in brackets annotates something that is not text.
             let within = |open, close| piece.text.starts_with(open) && piece.text.ends_with(close);
             let is_note = within('[', ']') || within('(', ')');
             let kind = if is_note { SegmentKind::Code } else { piece.kind };
-            let text = clean(piece.text, kind);
-            if speaker.is_none() {
-                self.note_names(&text);
-            }
-            let terms = self.terms_of(&text);
+            let said = clean(piece.text, kind);
+            let terms = self.terms_of(&said);
             let content =
                 terms.iter().filter(|term| self.terms[**term as usize].weight > 0.9).count();
-            let act = if kind == SegmentKind::Code {
-                SpeechAct::Statement
-            } else {
-                cues::classify(&text, content)
+            let text = match kind {
+                SegmentKind::Code => said,
+                _ => with_absolute_dates(&said, at).into_owned(),
             };
-            for term in &terms {
-                self.terms[*term as usize].units += 1;
+            let mut unit = Unit::new(passage, Some(speaker), text, kind);
+            unit.day = self.day(at);
+            if kind != SegmentKind::Code {
+                unit.act = self.act_of(speaker, cues::classify(&unit.text, content), &unit.text);
             }
-            let chars = text.chars().count();
-            let is_technical = is_technical(&text);
-            let is_own = act != SpeechAct::Question && is_own(&text);
-            self.units.push(Unit {
-                passage,
-                speaker,
-                at,
-                text,
-                chars,
-                kind,
-                act,
-                terms,
-                answers: None,
-                answered_by: None,
-                unanswered: false,
-                is_technical,
-                is_own,
-            });
+            unit.needs = before.filter(|_| refers_back(&unit.text) && kind != SegmentKind::Code);
+            unit.terms = terms;
+            let is_courtesy = unit.act == SpeechAct::Courtesy;
+            let index = self.push(unit);
+            before = (!is_courtesy).then_some(index);
         }
     }
 
-    /// Records the names in the label before a quotation: `Ana: …`, `Ana asks Juno: …`.
+    /// The speech act of a sentence, given its speaker. Nobody decides or promises anything in what
+    /// tools print, and an assistant without a name does at once what it announces, so nothing is
+    /// left to do unless it says so.
+    fn act_of(&self, speaker: usize, act: SpeechAct, text: &str) -> SpeechAct {
+        let is_commitment = matches!(act, SpeechAct::Decision | SpeechAct::Action);
+        let speaker = &self.speakers[speaker];
+        let counts = match (speaker.role, act) {
+            (Role::Tool | Role::System, SpeechAct::Open) => false,
+            (Role::Tool | Role::System, _) => !is_commitment,
+            (Role::Assistant, SpeechAct::Decision) if !speaker.is_named => {
+                cues::is_change_of_plan(text)
+            }
+            (Role::Assistant, SpeechAct::Action) if !speaker.is_named => cues::is_left_to_do(text),
+            _ => true,
+        };
+        if counts { act } else { SpeechAct::Statement }
+    }
+
+    /// The day of a time, if the source lies on several.
+    fn day(&self, at: Timestamp) -> Option<String> {
+        self.spans_days.then(|| short_day(at))
+    }
+
+    fn push(&mut self, unit: Unit) -> usize {
+        for term in &unit.terms {
+            self.terms[*term as usize].units += 1;
+        }
+        self.units.push(unit);
+        self.units.len() - 1
+    }
+
+    /// Reads a failed tool call: what a tool refused often explains what was done next.
+    fn read_failure(&mut self, tool: &ToolPassage, passage: usize) {
+        if tool.success != Some(false) {
+            return;
+        }
+        let result = tool.result.trim_matches('"').replace("\\n", "\n");
+        let line = result.lines().map(str::trim).find(|line| line.chars().any(char::is_alphabetic));
+        let Some(line) = line.filter(|_| !tool.name.trim().is_empty()) else { return };
+        let text = format!("{} failed: {}", tool.name.trim(), clean(line, SegmentKind::Code));
+        let mut unit = Unit::new(passage, None, text, SegmentKind::Code);
+        unit.terms = self.terms_of(line);
+        unit.is_technical = true;
+        self.push(unit);
+    }
+
+    /// Reads the points of a child.
+    fn read_points(&mut self, child: &NodePassage, passage: usize) {
+        let from = self.units.len();
+        let is_one_day = child.range_start.day() == child.range_end.day();
+        let mut points = child.content.points();
+        points.sort_by_key(|point| point.position);
+        for point in points {
+            let said = point.text;
+            self.note_names(said);
+            let terms = self.terms_of(said);
+            let mut unit = Unit::new(passage, None, said.to_owned(), SegmentKind::Item);
+            unit.day = match point.day {
+                Some(day) => Some(day.to_owned()),
+                None => is_one_day.then(|| self.day(child.range_start)).flatten(),
+            };
+            unit.terms = terms;
+            unit.worth = Some(point.worth as f32 / 100.0);
+            self.push(unit);
+        }
+        self.mark(&child.content, from);
+    }
+
+    /// Records the names in the label before a quotation: `Ana: …`, `8 May, Ana: …`.
     fn note_names(&mut self, text: &str) {
         let Some((label, _)) = text.split_once(": ") else { return };
-        for name in label.split(" asks ").flat_map(|part| part.split(" tells ")) {
-            let is_name = name.split(' ').count() <= 3
-                && name.starts_with(|c: char| c.is_uppercase() || c == '#');
-            if is_name && !self.names.iter().any(|known| known == name) {
-                self.names.push(name.to_owned());
-            }
+        let name = label.rsplit(", ").next().unwrap_or(label);
+        let is_name = name.split(' ').count() <= 3
+            && name.starts_with(|c: char| c.is_uppercase() || c == '#');
+        if is_name && !self.names.iter().any(|known| known == name) {
+            self.names.push(name.to_owned());
         }
     }
 
     /// The distinct terms of a text, in order.
     fn terms_of(&mut self, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
-        for word in sentence::words(text).take(400) {
-            let lower = word.to_lowercase();
-            let weight = word_weight(&lower);
-            if weight == 0.0 {
-                continue;
-            }
-            let stem = sentence::stem(&lower);
+        for (stem, weight) in weighted_terms(text).take(400) {
             let next = u32::try_from(self.terms.len()).unwrap_or(u32::MAX);
             let term = *self.index.entry(stem).or_insert(next);
             if term == next {
-                let marked = word.contains('_') || word.chars().any(|c| c.is_ascii_digit());
-                let weight = if marked { weight * 1.25 } else { weight };
                 self.terms.push(TermStats { weight, units: 0 });
             }
+            let known = &mut self.terms[term as usize].weight;
+            *known = known.max(weight);
             if !found.contains(&term) {
                 found.push(term);
             }
@@ -225,21 +280,19 @@ impl SourceDocument {
         found
     }
 
-    /// Sets the speech acts of a child's sentences from the child's lists.
-    fn mark(&mut self, content: &NodeContent, passage: usize) {
+    /// Sets the speech acts of a child's points, which are the units after `from`, from the
+    /// child's lists.
+    fn mark(&mut self, content: &NodeContent, from: usize) {
         let marks = [
-            (&content.decisions, SpeechAct::Decision),
-            (&content.action_items, SpeechAct::Action),
-            (&content.unresolved, SpeechAct::Open),
             (&content.key_findings, SpeechAct::Finding),
+            (&content.unresolved, SpeechAct::Open),
+            (&content.action_items, SpeechAct::Action),
+            (&content.decisions, SpeechAct::Decision),
         ];
-        let from =
-            self.units.iter().position(|unit| unit.passage == passage).unwrap_or(self.units.len());
         for (list, act) in marks {
             for item in list {
-                let terms = self.terms_of(item);
                 for unit in &mut self.units[from..] {
-                    if overlap(&terms, &unit.terms) >= 0.85 {
+                    if unit.text.ends_with(item.as_str()) {
                         unit.act = act;
                         unit.unanswered |= act == SpeechAct::Open;
                     }
@@ -248,41 +301,63 @@ impl SourceDocument {
         }
     }
 
-    /// Links each short answer to its question, and marks questions without an answer.
+    /// Links each short answer to its question, and marks replies and questions without an
+    /// answer.
     fn pair_answers(&mut self) {
-        for place in 0..self.units.len() {
-            if self.units[place].act != SpeechAct::Question || self.units[place].speaker.is_none() {
+        for index in 0..self.units.len() {
+            if self.units[index].act != SpeechAct::Question || self.units[index].speaker.is_none() {
                 continue;
             }
-            let (passage, speaker) = (self.units[place].passage, self.units[place].speaker);
-            let next = self.units.get(place + 1).filter(|next| next.passage == passage);
-            if next.is_some_and(|next| next.act == SpeechAct::Open || cues::leaves_open(&next.text))
-            {
-                self.units[place].unanswered = true;
+            let (passage, speaker) = (self.units[index].passage, self.units[index].speaker);
+            let next = self.units.get(index + 1).filter(|next| next.passage == passage);
+            if next.is_some_and(|next| next.act == SpeechAct::Open) {
+                self.units[index].unanswered = true;
                 continue;
             }
-            let reply = (place + 1..self.units.len()).find(|later| {
-                let unit = &self.units[*later];
-                unit.passage > passage && unit.speaker != speaker
-            });
-            let Some(reply) = reply else {
+            let Some(first) = self.next_speaker(index) else {
                 let goes_on =
-                    self.units.get(place + 3).is_some_and(|later| later.passage == passage);
-                self.units[place].unanswered = !goes_on;
+                    self.units.get(index + 3).is_some_and(|later| later.passage == passage);
+                self.units[index].unanswered = !goes_on;
                 continue;
             };
-            let is_last = self.units[place + 1..reply]
+            let Some(reply) = self.reply_from(first) else { continue };
+            let is_last = self.units[index + 1..reply]
                 .iter()
-                .all(|unit| unit.passage != passage || unit.chars < 30);
-            let unit = &self.units[reply];
-            let content = unit.terms.len();
-            let is_answer = unit.act != SpeechAct::Question && unit.kind != SegmentKind::Code;
-            self.units[place].unanswered = cues::leaves_open(&self.units[reply].text);
-            if is_last && is_answer && (1..4).contains(&content) {
-                self.units[reply].answers = Some(place);
-                self.units[place].answered_by = Some(reply);
+                .all(|unit| unit.passage != passage || unit.speaker != speaker || unit.chars < 30);
+            self.units[index].unanswered = cues::leaves_open(&self.units[reply].text);
+            let unit = &mut self.units[reply];
+            if unit.act == SpeechAct::Question || unit.kind == SegmentKind::Code {
+                continue;
+            }
+            unit.is_reply = true;
+            let is_short = (1..4).contains(&unit.terms.len());
+            let is_vague = refers_back(&unit.text) && unit.terms.len() < 8;
+            if is_last && (is_short || is_vague) {
+                unit.needs = Some(index);
+                if is_short {
+                    self.units[index].answered_by = Some(reply);
+                }
             }
         }
+    }
+
+    /// The first sentence of the next speaker.
+    fn next_speaker(&self, question: usize) -> Option<usize> {
+        let Unit { passage, speaker, .. } = self.units[question];
+        let is_other = |unit: &Unit| {
+            unit.passage > passage && unit.speaker != speaker && unit.speaker.is_some()
+        };
+        (question + 1..self.units.len()).find(|later| is_other(&self.units[*later]))
+    }
+
+    /// The sentence of a reply that says something, among the first three.
+    fn reply_from(&self, first: usize) -> Option<usize> {
+        let of_reply = self.units[first].passage;
+        let says = |later: &usize| {
+            let unit = &self.units[*later];
+            unit.passage == of_reply && unit.act != SpeechAct::Courtesy && !unit.terms.is_empty()
+        };
+        (first..self.units.len().min(first + 3)).find(says)
     }
 
     /// Reduces the weight of speakers' names: they occur everywhere and carry little information.
@@ -308,29 +383,46 @@ fn is_technical(text: &str) -> bool {
         })
 }
 
-/// Whether a sentence is about its speaker, in English or French.
-fn is_own(text: &str) -> bool {
-    text.split([' ', '\'', '’', ',']).take(8).any(|word| {
-        matches!(
-            word,
-            "I" | "my"
-                | "My"
-                | "we"
-                | "We"
-                | "our"
-                | "je"
-                | "Je"
-                | "j"
-                | "J"
-                | "mon"
-                | "ma"
-                | "mes"
-                | "nous"
-                | "Nous"
-                | "on"
-                | "On"
-        )
-    })
+/// Whether a sentence opens with a word that refers to something said before, in English or
+/// French.
+pub(super) fn refers_back(text: &str) -> bool {
+    let first = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    matches!(
+        first,
+        "It" | "That"
+            | "This"
+            | "They"
+            | "He"
+            | "She"
+            | "These"
+            | "Those"
+            | "Its"
+            | "Their"
+            | "Them"
+            | "His"
+            | "Her"
+            | "There"
+            | "Both"
+            | "Ça"
+            | "Cela"
+            | "Ceci"
+            | "Il"
+            | "Elle"
+            | "Ils"
+            | "Elles"
+            | "C"
+    )
+}
+
+/// Whether the passages of a request lie on more than one day.
+fn spans_days(request: &SummaryRequest) -> bool {
+    let mut days = request.passages.iter().flat_map(|passage| match passage {
+        Passage::Message(message) => vec![message.at.day()],
+        Passage::Node(child) => vec![child.range_start.day(), child.range_end.day()],
+        Passage::Tool(_) => Vec::new(),
+    });
+    let first = days.next();
+    days.any(|day| Some(day) != first)
 }
 
 /// The share of the smaller set of terms that is also in the larger one.

@@ -76,23 +76,28 @@ impl Summarizer for ModelSummarizer {
         let source = summary_request.facts();
         let mut request = self.request(summary_request);
         let reply = chat.complete(&request)?;
-        let rejection = match take(&reply, read::content(&reply.text), summary_request, source) {
+        let mut instructions: Vec<String> =
+            request.messages.first().map(|message| message.text.clone()).into_iter().collect();
+        let parsed = read::content(&reply.text);
+        let rejection = match take(&reply, parsed, summary_request, source, &instructions) {
             Ok(content) => return Ok(content),
             Err(reason) => reason,
         };
+        let again = ask::again(&rejection);
         request.messages.extend([
             ChatMessage::new(Role::Assistant, preview(&reply.text, ask::QUOTED_CHARS)),
-            ChatMessage::new(Role::User, ask::again(&rejection)),
+            ChatMessage::new(Role::User, again.as_str()),
         ]);
+        instructions.push(again);
         if reply.finish_reason == FinishReason::Truncated {
             request.max_tokens = request.max_tokens.map(|limit| limit * 2);
         }
         let second = chat.complete(&request)?;
         // An answer that is truncated even at twice the limit may still contain a usable part.
-        let take_part = |reply: &ChatReply| {
-            take(reply, read::content_of_cut(&reply.text), summary_request, source)
-        };
-        let accepted = take(&second, read::content(&second.text), summary_request, source);
+        let take =
+            |reply: &ChatReply, parsed| take(reply, parsed, summary_request, source, &instructions);
+        let take_part = |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text));
+        let accepted = take(&second, read::content(&second.text));
         accepted
             .or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again))
             .map_err(|again| {
@@ -111,6 +116,7 @@ fn take(
     parsed: Option<NodeContent>,
     summary_request: &SummaryRequest,
     source: &Facts,
+    instructions: &[String],
 ) -> Result<NodeContent, String> {
     if reply.finish_reason == FinishReason::Declined {
         return Err(format!("the model declined: {:?}", preview(&reply.text, 80)));
@@ -138,6 +144,7 @@ fn take(
     lists::facts(summary_request, source, &mut content);
     content.tags = lists::tags(&content);
     acceptance::accept(&content, source, summary_request.chars())
+        .and_then(|_| acceptance::check_copied_instructions(&content, instructions))
         .map_err(|unusable| unusable.to_string())?;
     Ok(content)
 }

@@ -7,8 +7,8 @@ use treering_core::ports::{JobFilter, LevelTotals, NodeFilter, NodeVersion, Span
 use treering_core::windowing::SealReason;
 use treering_core::{
     ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Provenance,
-    SealCause, SourceTotals, Store, Strategy, SummaryLength, SummaryStyle, TextPosition,
-    ThreadName, ToolUse, Window, Write, prompt,
+    RankedLine, SealCause, SourceTotals, Store, Strategy, SummaryLength, SummaryStyle,
+    TextPosition, ThreadName, ToolUse, Window, Write, prompt,
 };
 
 use crate::contract::jobs::{add_jobs, heights, job};
@@ -128,6 +128,7 @@ fn content() -> NodeContent {
         dates: list("date"),
         numbers: list("number"),
         tags: list("tag"),
+        ranking: vec![RankedLine { line: 1, worth: 150, day: Some("8 May 2023".into()) }],
     }
 }
 

@@ -1,0 +1,123 @@
+//! Points: the lines of a summary. Neighboring sentences of one message share a line, and an
+//! answer follows its question.
+
+use treering_core::Strategy;
+use treering_core::prompt::SummaryPart;
+use treering_core::sentence::SegmentKind;
+
+use super::cues::{self, SpeechAct};
+use super::rendering;
+use super::select::Pick;
+use super::unit::{SourceDocument, Unit};
+use super::worth::worth;
+
+/// A line of a summary.
+#[derive(Debug, Clone)]
+pub(super) struct SummaryPoint {
+    /// The text with its speaker, on one line.
+    pub(super) text: String,
+    /// Its day, if the source lies on several.
+    pub(super) day: Option<String>,
+    /// Its units, in order.
+    pub(super) units: Vec<usize>,
+    /// The rank of its best unit, from 0.
+    pub(super) rank: usize,
+    /// The worth of its best unit, relative to a plain statement.
+    pub(super) worth: f32,
+    /// The part of the summary that it belongs to.
+    pub(super) part: SummaryPart,
+}
+
+/// Maximum length up to which sentences share a line, in characters.
+const MAX_JOINED_CHARS: usize = 240;
+
+/// The points of the selected units, in the order of the source.
+pub(super) fn points(
+    document: &SourceDocument,
+    picks: &[Pick],
+    strategy: Strategy,
+) -> Vec<SummaryPoint> {
+    let mut order: Vec<(usize, &Pick)> = picks.iter().enumerate().collect();
+    order.sort_by_key(|(_, pick)| pick.unit);
+    let mut points: Vec<SummaryPoint> = Vec::new();
+    for (rank, pick) in order {
+        let unit = &document.units[pick.unit];
+        let text = rendering::text(unit, pick.limit);
+        let question = unit.needs.filter(|other| document.units[*other].passage != unit.passage);
+        let asks = |point: &&mut SummaryPoint| {
+            question.is_some_and(|question| point.units.last() == Some(&question))
+        };
+        let speaker = rendering::speaker(document, unit);
+        if let Some(point) = points.iter_mut().rev().take(4).find(asks) {
+            point.join(&format!("{speaker}{text}"), pick.unit, rank);
+            continue;
+        }
+        match points.last_mut() {
+            Some(last) if last.is_continued_by(document, pick.unit, text.len()) => {
+                last.join(&text, pick.unit, rank);
+            }
+            _ => points.push(SummaryPoint {
+                text: format!("{speaker}{text}"),
+                day: unit.day.clone(),
+                units: vec![pick.unit],
+                rank,
+                worth: 1.0,
+                part: SummaryPart::Overview,
+            }),
+        }
+    }
+    for point in &mut points {
+        point.judge(document, strategy);
+    }
+    points
+}
+
+impl SummaryPoint {
+    fn join(&mut self, text: &str, unit: usize, rank: usize) {
+        self.text.push(' ');
+        self.text.push_str(text);
+        self.units.push(unit);
+        self.rank = self.rank.min(rank);
+    }
+
+    /// Whether a unit is the next sentence of the same message.
+    fn is_continued_by(&self, document: &SourceDocument, next: usize, length: usize) -> bool {
+        let Some(last) = self.units.last() else { return false };
+        let (one, other) = (&document.units[*last], &document.units[next]);
+        one.passage == other.passage
+            && other.speaker.is_some()
+            && last + 1 == next
+            && one.kind != SegmentKind::Code
+            && other.kind != SegmentKind::Code
+            && part_of(one, Strategy::Detailed) == part_of(other, Strategy::Detailed)
+            && self.text.len() + length < MAX_JOINED_CHARS
+    }
+
+    /// Sets the worth and the part from the units.
+    fn judge(&mut self, document: &SourceDocument, strategy: Strategy) {
+        let worth = |unit: &usize| worth(document, &document.units[*unit], *unit);
+        self.worth = self.units.iter().map(worth).fold(0.0, f32::max);
+        let parts = self.units.iter().map(|unit| part_of(&document.units[*unit], strategy));
+        let is_plain = |part: &SummaryPart| {
+            matches!(part, SummaryPart::Overview | SummaryPart::Findings | SummaryPart::Technical)
+        };
+        let mut all = parts.clone();
+        let marked = parts.into_iter().find(|part| !is_plain(part));
+        self.part = marked.or_else(|| all.next()).unwrap_or(SummaryPart::Overview);
+    }
+}
+
+/// The part of a summary that a unit belongs to.
+fn part_of(unit: &Unit, strategy: Strategy) -> SummaryPart {
+    match unit.act {
+        SpeechAct::Decision => SummaryPart::Decisions,
+        SpeechAct::Action => SummaryPart::Actions,
+        SpeechAct::Open => SummaryPart::Unresolved,
+        SpeechAct::Question if unit.unanswered => SummaryPart::Unresolved,
+        _ if unit.kind == SegmentKind::Code || unit.is_technical => SummaryPart::Technical,
+        _ if strategy == Strategy::Thematic && !cues::is_finding(&unit.text) => {
+            SummaryPart::Overview
+        }
+        _ => SummaryPart::Findings,
+    }
+}
