@@ -5,6 +5,7 @@ mod context_cache;
 mod cover;
 mod format;
 mod hits;
+mod information;
 mod labelled;
 mod lineage;
 mod messages;

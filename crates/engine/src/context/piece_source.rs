@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use treering_core::fusion::relevance_percent;
 use treering_core::packing::{
-    BlockStyle, Costs, DetailLevel, HeaderStyle, Information, Omission, Piece, PieceKey,
-    PieceSource, RecallCandidate, SkipReason, Strand,
+    BlockStyle, Costs, DetailLevel, HeaderStyle, Omission, Piece, PieceKey, PieceSource,
+    RecallCandidate, SkipReason, Strand,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Point, Reader,
-    Role, Slice, StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
-    excerpt,
+    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader, Slice,
+    StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
 };
 
 use crate::gate::GateSnapshot;
 
 use super::context_cache::{CachedWindow, ContextCache, RenderedBlock};
 use super::hits::QuestionHits;
+use super::information;
 use super::labelled;
 use super::lineage::Lineage;
 use super::render::{self, MessageBlock};
@@ -220,7 +220,7 @@ impl<'a> ConversationPieces<'a> {
             weight: share,
             chars: slice.until - slice.from,
             costs: increasing_costs(block.detail_levels().iter().map(cost)),
-            information: self.message_information(&block),
+            information: information::of_message(&block),
             min_expanded_cost: None,
         })
     }
@@ -254,45 +254,15 @@ impl<'a> ConversationPieces<'a> {
             until,
             weight: u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
             chars: u32::try_from(node.source.raw_chars).unwrap_or(u32::MAX),
-            information: node_information(&points, &costs),
+            information: information::of_node(&points, &costs),
             costs,
             min_expanded_cost: Some(least),
-        }
-    }
-
-    /// The information in a message: a gist has that of the beginning, the text all of it.
-    fn message_information(&self, block: &MessageBlock<'_>) -> Information {
-        let worth = |role: Role| if role == Role::Tool { TOOL_WORTH } else { 1.0 };
-        let (text, worth) = (block.text(), worth(block.message.body.role));
-        match block.detail_levels().len() {
-            1 => Information::of([vec![(text, worth)]]),
-            _ => {
-                let head = excerpt::head(text, render::GIST_CHARS);
-                Information::of([vec![(head.as_str(), worth)], vec![(text, worth)]])
-            }
         }
     }
 
     fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
         nodes.iter().map(|node| self.node_piece(node)).collect()
     }
-}
-
-/// The worth of what a tool printed, relative to what people said.
-const TOOL_WORTH: f32 = 0.4;
-
-/// The information in the points that each detail level of a node adds.
-fn node_information(points: &[Point<'_>], costs: &Costs) -> Information {
-    let mut shown = 0;
-    Information::of(costs.iter().map(|(detail, _)| {
-        let until = match detail {
-            DetailLevel::Points(number) => usize::from(*number).min(points.len()),
-            _ => points.len(),
-        };
-        let added = points[shown.min(until)..until].iter();
-        shown = until;
-        added.map(|point| (point.text, point.worth as f32 / 100.0)).collect()
-    }))
 }
 
 /// Maximum distance of two messages in one range read: reading a few unneeded messages is faster
