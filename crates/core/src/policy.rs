@@ -500,6 +500,20 @@ mod tests {
     }
 
     #[test]
+    fn presets_have_the_thresholds_of_their_documents() {
+        let chars = Policy::from(Preset::Chars);
+        let second = chars.group(Level::new(2).unwrap()).unwrap();
+        assert_eq!((chars.window.chars, chars.window.min_turns), (Some(8000), 3));
+        assert_eq!((second.chars, second.group_chars), (Some(15_000), None));
+        assert_eq!(second.min_children, 2);
+        let turns = Policy::from(Preset::Turns);
+        assert_eq!((turns.window.turns, turns.window.keep_recent_turns), (Some(5), 2));
+        let triggers = Policy::from(Preset::Triggers).window;
+        assert_eq!((triggers.messages, triggers.tokens), (Some(10), Some(2000)));
+        assert_eq!(triggers.age_ms, Some(3_600_000));
+    }
+
+    #[test]
     fn levels_above_the_last_rule_follow_it() {
         let policy = Policy::from(Preset::Triggers);
         let at = |number| policy.group(Level::new(number).unwrap()).unwrap().children;

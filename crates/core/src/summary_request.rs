@@ -87,6 +87,9 @@ pub struct SummaryRequest {
     pub passages: Vec<Passage>,
     /// The conversation that the passages come from.
     pub session: SessionInfo,
+    /// The text of the conversation just before the passages. A summarizer does not quote it; it
+    /// tells what is new in the passages.
+    pub preceding: String,
     /// The facts of the passages, computed on first use.
     facts: OnceCell<Facts>,
 }
@@ -102,7 +105,16 @@ impl SummaryRequest {
         passages: Vec<Passage>,
         session: SessionInfo,
     ) -> Self {
-        Self { level, strategy, length, deduplicate, passages, session, facts: OnceCell::new() }
+        Self {
+            level,
+            strategy,
+            length,
+            deduplicate,
+            passages,
+            session,
+            preceding: String::new(),
+            facts: OnceCell::new(),
+        }
     }
 
     /// The facts of all passages. Computed once, because the summarizer and the acceptance

@@ -19,11 +19,12 @@ pub fn word_weight(word: &str) -> f32 {
     }
 }
 
-/// The weight of a name, a number or an identifier, relative to another word.
+/// The weight of a name or an identifier, relative to another word.
 const FACT_WEIGHT: f32 = 3.0;
 
 /// The words of a text that say something, each with its stem and its weight. Facts weigh most:
-/// words with a digit or an underscore, and words that are capitalized within a sentence.
+/// words with letters and a digit or an underscore, and words that are capitalized within a
+/// sentence. A bare number says little without the words around it.
 pub fn weighted_terms(text: &str) -> impl Iterator<Item = (String, f32)> {
     sentence::words(text).filter_map(move |word| {
         let lower = word.to_lowercase();
@@ -34,6 +35,9 @@ pub fn weighted_terms(text: &str) -> impl Iterator<Item = (String, f32)> {
 
 /// Whether a word of a text is a fact. `word` is a slice of `text`.
 fn is_fact(text: &str, word: &str) -> bool {
+    if !word.contains(char::is_alphabetic) {
+        return false;
+    }
     if word.contains('_') || word.bytes().any(|b| b.is_ascii_digit()) {
         return true;
     }

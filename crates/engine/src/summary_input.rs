@@ -21,6 +21,11 @@ const RESULT_CHARS: usize = 600;
 /// Length above which a message is cached, in characters.
 const LONG_CHARS: u32 = 50_000;
 
+/// The length of the text before a window that tells what is new in it, in characters.
+const PRECEDING_CHARS: u32 = 6_000;
+/// How many messages are read at once for it.
+const PRECEDING_STEP: u32 = 32;
+
 /// The input of a node.
 #[derive(Debug)]
 pub(crate) struct SummaryInput {
@@ -100,8 +105,9 @@ impl SummaryInput {
         source.chars = source.raw_chars;
         let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &calls, &task.style);
         let times = messages.iter().map(|message| message.body.at);
-        let material = Self::new(task, passages, source, hash, task.covers.clone(), times);
-        Ok(Some(Self { unanswered, ..material }))
+        let mut input = Self::new(task, passages, source, hash, task.covers.clone(), times);
+        input.request.preceding = preceding(reader, key, window)?;
+        Ok(Some(Self { unanswered, ..input }))
     }
 
     fn of_group(
@@ -331,6 +337,27 @@ fn overlap(
         .map(|last| Passage::Message(message_passage(&last.body, tail(last, last.chars, chars))))
         .into_iter()
         .collect())
+}
+
+/// The messages of the thread before the window, from the latest back, up to the first with which
+/// they have `PRECEDING_CHARS`.
+fn preceding(reader: &dyn Reader, key: &ConversationKey, window: &Window) -> StoreResult<String> {
+    let (mut text, mut chars) = (String::new(), 0);
+    let mut until = window.from.idx;
+    while until.0 > 0 && chars < PRECEDING_CHARS {
+        let from = MessageIdx(until.0.saturating_sub(PRECEDING_STEP));
+        let before = reader.messages(key.id, Span::between(from, until))?;
+        for message in before.iter().rev().filter(|message| message.thread == window.thread) {
+            if chars >= PRECEDING_CHARS {
+                break;
+            }
+            text.push_str(tail(message, message.chars, PRECEDING_CHARS));
+            text.push('\n');
+            chars += message.chars;
+        }
+        until = from;
+    }
+    Ok(text)
 }
 
 /// The last `chars` characters before `end`, in whole words.

@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use treering_core::packing::{PackReason, Profile};
 use treering_core::{
     Assignment, ConversationId, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx, NewMessage,
-    NewToolCall, NodeContent, Passage, Policy, ProviderError, Role, Summarizer, SummaryRequest,
-    ThreadName, ToolUse,
+    NewToolCall, Node, NodeContent, Passage, Policy, ProviderError, Role, Summarizer,
+    SummaryRequest, ThreadName, ToolUse,
 };
 use treering_engine::{
     AppendTarget, Context, ContextRequest, Engine, EntryBatch, NewConversation, ReplayDetection,
@@ -181,6 +181,20 @@ fn enriched_has_the_blocks_of_seed_001() {
     assert!(context.sections[1].items.len() <= 5 && context.sections[2].items.len() <= 5);
     let neighbours = |it: &&treering_core::ReceiptItem| it.reason == PackReason::Neighbour;
     assert_eq!(context.receipt.items.iter().filter(neighbours).count(), 0);
+}
+
+#[test]
+fn enriched_has_at_most_ten_summaries_outside_level_two() {
+    let (engine, _folder) = engine(600);
+    let id = say(&engine, 60);
+    let outside = |node: &&Node| node.level() == Level::FIRST && node.parent.is_none();
+    let context = context(&engine, id, "enriched", 20_000);
+    let heading = "Recent Level 1 Summaries (Not Yet Summarized to Level 2)";
+    let taken: Vec<_> =
+        context.receipt.items.iter().filter(|item| item.section == heading).collect();
+    let nodes = engine.tree(id).unwrap().nodes;
+    assert!(!taken.is_empty() && taken.len() <= 10, "{}", taken.len());
+    assert!(taken.len() <= nodes.iter().filter(outside).count());
 }
 
 #[test]

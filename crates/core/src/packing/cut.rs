@@ -21,9 +21,6 @@ const NEAR: f64 = 512.0;
 const AGE: f64 = 0.1;
 /// The share of its value that a term keeps each time it is repeated.
 const AGAIN: f64 = 0.5;
-/// How much more a part of the history gains that is long for the tokens it has: the exponent of
-/// a power law.
-const BALANCE: f64 = 0.7;
 /// The children of a node may cost this many times as much as the node when they replace it.
 const EXPANSION: u32 = 2;
 
@@ -286,7 +283,7 @@ impl Cutter {
         let tokens = f64::from(cost.saturating_sub(it.cost()).max(1));
         let compression = f64::from(it.piece.weight.max(1)) / f64::from(cost.max(1));
         let age = (it.distance as f64 + NEAR) / NEAR;
-        value / tokens * compression.powf(BALANCE) / age.powf(AGE)
+        value / tokens * compression / age.powf(AGE)
     }
 
     /// The gain of a step to a finer detail level.

@@ -109,6 +109,12 @@ const MIN_FIRST_CHARS: usize = 160;
 /// Minimum length of a cut unit, in characters.
 const MIN_CUT_CHARS: usize = 48;
 
+/// The weight of a word that is no fact.
+const PLAIN_WEIGHT: f32 = 1.0;
+/// How many facts of a unit count as facts; further ones count as plain words, so that a list of
+/// figures or codes does not outweigh what was wanted or decided.
+const MAX_FACTS: usize = 3;
+
 /// The state of the coverage.
 struct Cover<'a, C> {
     document: &'a SourceDocument,
@@ -140,10 +146,18 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
         if self.worth[unit] <= 0.0 {
             return 0.0;
         }
-        let (mut sum, mut chars) = (0.0, 0);
+        let (mut sum, mut chars, mut facts) = (0.0, 0, 0);
         for part in self.group(unit) {
-            let terms = &self.document.units[part].terms;
-            sum += terms.iter().map(|term| self.value[*term as usize]).sum::<f32>();
+            for term in &self.document.units[part].terms {
+                let mut value = self.value[*term as usize];
+                if self.document.terms[*term as usize].weight > PLAIN_WEIGHT {
+                    facts += 1;
+                    if facts > MAX_FACTS {
+                        value /= self.document.terms[*term as usize].weight;
+                    }
+                }
+                sum += value;
+            }
             chars += self.cost(part);
         }
         self.worth[unit] * sum / (chars as f32 + WEIGHTS.fixed).powf(WEIGHTS.length)

@@ -49,6 +49,21 @@ const TIDES: [&str; 8] = [
 ];
 
 #[test]
+fn a_summary_says_what_is_new() {
+    let lines = [
+        "Ana: My granite quay at Kerzavel needs a mooring ring.",
+        "Ana: My wooden skiff at Roscoff needs a copper rudder.",
+    ];
+    let first = |preceding: &str| {
+        let mut request = brief(Strategy::Concise, SummaryLength::Sentences(1, 1), &lines);
+        request.preceding = preceding.to_owned();
+        summarize(&request).overview
+    };
+    assert!(first("The granite quay at Kerzavel has a mooring ring.").contains("skiff"));
+    assert!(first("The wooden skiff at Roscoff has a copper rudder.").contains("quay"));
+}
+
+#[test]
 fn the_lists_are_found_in_the_text() {
     let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.6), &TIDES));
     assert_eq!(content.files_mentioned, ["src/tide.rs"]);

@@ -1,7 +1,7 @@
 //! Units: the statements that a summary can quote, with their speakers and the terms they are
 //! compared by.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use treering_core::sentence::{self, SegmentKind};
 use treering_core::{
@@ -11,6 +11,7 @@ use treering_core::{
 
 use super::cues::{self, SpeechAct};
 use super::rendering::short_day;
+use super::worth::WEIGHTS;
 
 /// A statement that may be quoted: a sentence of a message, or a point of a child.
 #[derive(Debug)]
@@ -115,6 +116,7 @@ impl SourceDocument {
         document.pair_answers();
         document.names.extend(document.speakers.iter().map(|speaker| speaker.name.clone()));
         document.lighten_speakers();
+        document.lighten_known(&request.preceding);
         document
     }
 
@@ -368,6 +370,17 @@ impl SourceDocument {
                     self.terms[*term as usize].weight *= 0.2;
                 }
             }
+        }
+    }
+
+    /// Reduces the weight of the terms that the text before the source has already: a summary says
+    /// what is new.
+    fn lighten_known(&mut self, preceding: &str) {
+        let known: HashSet<u32> = weighted_terms(preceding)
+            .filter_map(|(stem, _)| self.index.get(&stem).copied())
+            .collect();
+        for term in known {
+            self.terms[term as usize].weight *= WEIGHTS.again;
         }
     }
 }

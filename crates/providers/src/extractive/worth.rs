@@ -48,7 +48,8 @@ pub(super) const WEIGHTS: Weights = Weights {
 /// The factor of a unit that does not depend on the selected units.
 pub(super) fn worth(document: &SourceDocument, unit: &Unit, index: usize) -> f32 {
     if let Some(worth) = unit.worth {
-        return worth;
+        // The longer the period, the more a decision outlives the details around it.
+        return if unit.act == SpeechAct::Decision { 2.0 * worth } else { worth };
     }
     if unit.act == SpeechAct::Courtesy
         || unit.needs.is_none() && content(document, unit) < WEIGHTS.least
