@@ -3,6 +3,7 @@
 //! and no network, is deterministic, and never states anything that does not occur in the
 //! source.
 
+mod clean;
 mod compose;
 mod cues;
 pub(crate) mod lists;
