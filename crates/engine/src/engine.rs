@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::ports::{
-    ConversationFilter, ConversationQuery, Description, ItemRef, Span, StoreResult, StoredItem,
+    ConversationFilter, ConversationQuery, Description, IndexFiles, ItemRef, Span, StoreResult,
+    StoredItem,
 };
 use treering_core::{
     Assignment, Clock, CommitScope, Conversation, ConversationId, ConversationKey,
@@ -69,6 +70,8 @@ pub struct EngineParts {
     pub search: SearchOptions,
     /// Settings of the texts that are embedded.
     pub embed_texts: EmbedTextOptions,
+    /// Stores the search index. Without files, each process builds it from the store.
+    pub index_files: Option<Arc<dyn IndexFiles>>,
 }
 
 /// Settings of the texts that are embedded.
@@ -297,6 +300,10 @@ impl Engine {
 
     pub(crate) fn embedder_named(&self, model: &str) -> Option<&dyn Embedder> {
         self.embedders().find(|embedder| embedder.name() == model)
+    }
+
+    pub(crate) fn index_files(&self) -> Option<&dyn IndexFiles> {
+        self.shared.parts.index_files.as_deref()
     }
 
     pub(crate) fn index_cache(&self) -> &IndexCache {

@@ -59,6 +59,42 @@ impl QuantizedVectors {
         self.bits[item * words..(item + 1) * words].copy_from_slice(&bits(vector));
     }
 
+    /// Adds the vector of an item to a sum.
+    pub(super) fn add_to(&self, item: u32, sum: &mut [f32]) {
+        let start = item as usize * self.dims;
+        let (row, scale) = (&self.bytes[start..start + self.dims], self.scales[item as usize]);
+        sum.iter_mut().zip(row).for_each(|(sum, byte)| *sum += f32::from(*byte) * scale);
+    }
+
+    /// The bytes, the scale and the bits of an item.
+    pub(super) fn row(&self, item: u32) -> (&[i8], f32, &[u64]) {
+        let (item, words) = (item as usize, self.words());
+        (
+            &self.bytes[item * self.dims..(item + 1) * self.dims],
+            self.scales[item],
+            &self.bits[item * words..(item + 1) * words],
+        )
+    }
+
+    /// Appends quantized vectors.
+    pub(super) fn append(
+        &mut self,
+        bytes: impl Iterator<Item = i8>,
+        scales: impl Iterator<Item = f32>,
+        bits: impl Iterator<Item = u64>,
+    ) {
+        self.bytes.extend(bytes);
+        self.scales.extend(scales);
+        self.bits.extend(bits);
+    }
+
+    /// Allocates memory for this many more vectors.
+    pub(super) fn reserve(&mut self, items: usize) {
+        self.bytes.reserve(items * self.dims);
+        self.scales.reserve(items);
+        self.bits.reserve(items * self.words());
+    }
+
     /// The similarity of an item and a query.
     #[inline]
     pub(super) fn similarity(&self, item: u32, question: &QuantizedQuery) -> f32 {
