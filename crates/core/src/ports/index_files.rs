@@ -6,8 +6,9 @@ use crate::ids::TenantId;
 
 /// Stores files of the search index, by tenant. Several processes may use the same files.
 pub trait IndexFiles: Send + Sync {
-    /// The content of a file; `None` if there is no such file.
-    fn read(&self, tenant: &TenantId, name: &str) -> StoreResult<Option<Vec<u8>>>;
+    /// Reads a file into `content`, which keeps its memory. Returns `false` if there is no such
+    /// file.
+    fn read(&self, tenant: &TenantId, name: &str, content: &mut Vec<u8>) -> StoreResult<bool>;
 
     /// Creates or replaces a file atomically. It is durable when this returns.
     fn write(&self, tenant: &TenantId, name: &str, content: &[u8]) -> StoreResult<()>;

@@ -299,8 +299,7 @@ impl ItemIndex {
         let item = &self.items[number as usize];
         if item.is_message() {
             let entry = &mut self.conversations[item.conversation as usize];
-            self.vectors.add_to(number, &mut entry.sum);
-            self.vectors.add_to(number, &mut self.sum);
+            self.vectors.add_to(number, [&mut entry.sum, &mut self.sum]);
         }
     }
 

@@ -197,9 +197,8 @@ impl Engine {
             let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
             for node in nodes {
                 let item = index.items[node as usize];
-                let is_same = |it: &NodeVersion| {
-                    it.level.number() == item.level && it.ordinal == item.number
-                };
+                let is_same =
+                    |it: &NodeVersion| it.level.number() == item.level && it.ordinal == item.number;
                 if !item.is_deleted() && !versions.iter().any(is_same) {
                     index.remove(node);
                 }

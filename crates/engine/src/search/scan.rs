@@ -59,11 +59,15 @@ impl QuantizedVectors {
         self.bits[item * words..(item + 1) * words].copy_from_slice(&bits(vector));
     }
 
-    /// Adds the vector of an item to a sum.
-    pub(super) fn add_to(&self, item: u32, sum: &mut [f32]) {
+    /// Adds the vector of an item to two sums.
+    pub(super) fn add_to(&self, item: u32, [one, other]: [&mut [f32]; 2]) {
         let start = item as usize * self.dims;
         let (row, scale) = (&self.bytes[start..start + self.dims], self.scales[item as usize]);
-        sum.iter_mut().zip(row).for_each(|(sum, byte)| *sum += f32::from(*byte) * scale);
+        for (byte, (one, other)) in row.iter().zip(one.iter_mut().zip(other)) {
+            let x = f32::from(*byte) * scale;
+            *one += x;
+            *other += x;
+        }
     }
 
     /// The bytes, the scale and the bits of an item.

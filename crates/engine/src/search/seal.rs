@@ -1,9 +1,9 @@
 //! Stores sealed segments in files, and loads them. Damage, absence or another store behind the
 //! files costs a rebuild from the change feed, never an answer.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, mpsc};
 
-use treering_core::ports::{IndexFiles, ItemRef};
+use treering_core::ports::{IndexFiles, ItemRef, StoreResult};
 use treering_core::{ContentHash, Reader};
 
 use super::index::ItemIndex;
@@ -35,7 +35,7 @@ impl Engine {
             return Ok(());
         }
         let Some(_lock) = files.lock(self.tenant(), false)? else { return Ok(()) };
-        let on_disk = files.read(self.tenant(), Manifest::NAME)?;
+        let on_disk = self.manifest(files)?;
         let is_current = on_disk == read(&index).chain.manifest;
         // Otherwise another process has sealed first, or has removed items.
         let index = if is_current { index } else { self.reload_index()? };
@@ -80,7 +80,7 @@ impl Engine {
         // A file is missing if another process replaced it after the manifest was read.
         for _ in 0..2 {
             // A file that cannot be read is as good as none.
-            let content = files.read(self.tenant(), Manifest::NAME).unwrap_or_default();
+            let content = self.manifest(files).unwrap_or_default();
             if content == index.chain.manifest {
                 break;
             }
@@ -105,19 +105,60 @@ impl Engine {
         };
         let usable = self.with_same_history(&*self.reader()?, manifest.segments)?;
         index.reserve(usable.iter().map(|entry| entry.items as usize).sum());
-        for entry in usable {
-            let name = Manifest::file_name(&entry.name);
-            let content = files.read(self.tenant(), &name).unwrap_or_default();
-            let content = content.filter(|it| ContentHash::of_fields(&[it]) == entry.name);
-            let segment = content.as_deref().and_then(|it| Segment::decode(it, &key, index.dims));
-            let Some(segment) = segment else { return Ok(false) };
+        self.each_content(files, &usable, |entry, content| {
+            let Some(segment) = Segment::decode(content, &key, index.dims) else { return false };
             let start = index.items.len() as u32;
             index.append(segment);
             index.cursor = entry.to.clone();
-            let range = start..index.items.len() as u32;
+            let (entry, range) = (entry.clone(), start..index.items.len() as u32);
             index.chain.segments.push(ChainedSegment { entry, range, has_removed: false });
-        }
-        Ok(true)
+            true
+        });
+        Ok(index.chain.segments.len() == usable.len())
+    }
+
+    /// Calls `take` with the content of each segment's file, in order, until it returns false or
+    /// a file is missing or damaged. Reads and checks the next file in the meantime.
+    fn each_content(
+        &self,
+        files: &dyn IndexFiles,
+        entries: &[SegmentEntry],
+        mut take: impl FnMut(&SegmentEntry, &[u8]) -> bool,
+    ) {
+        let (send, receive) = mpsc::sync_channel::<Vec<u8>>(0);
+        let (give_back, free) = mpsc::channel::<Vec<u8>>();
+        let read = |entry: &SegmentEntry, mut content: Vec<u8>| {
+            let name = Manifest::file_name(&entry.name);
+            let is_read = files.read(self.tenant(), &name, &mut content).unwrap_or(false);
+            let is_intact = is_read && ContentHash::of_fields(&[&content]) == entry.name;
+            is_intact.then_some(content)
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for entry in entries {
+                    let Some(content) = read(entry, free.try_recv().unwrap_or_default()) else {
+                        break;
+                    };
+                    if send.send(content).is_err() {
+                        break;
+                    }
+                }
+            });
+            for (entry, content) in entries.iter().zip(receive) {
+                if !take(entry, &content) {
+                    break;
+                }
+                // The reader has ended if nobody takes the memory.
+                drop(give_back.send(content));
+            }
+        });
+    }
+
+    /// The content of the manifest.
+    fn manifest(&self, files: &dyn IndexFiles) -> StoreResult<Option<Vec<u8>>> {
+        let mut content = Vec::new();
+        let exists = files.read(self.tenant(), Manifest::NAME, &mut content)?;
+        Ok(exists.then_some(content))
     }
 
     /// The first segments whose history is that of the store.
@@ -162,9 +203,10 @@ impl Engine {
     ) -> Result<()> {
         let (plan, old, key) = {
             let index = read(index);
-            let plan = index.chain.plan(&index, min_items).unwrap_or_else(|| {
-                (0..index.chain.segments.len()).map(ChainPart::Keep).collect()
-            });
+            let plan = index
+                .chain
+                .plan(&index, min_items)
+                .unwrap_or_else(|| (0..index.chain.segments.len()).map(ChainPart::Keep).collect());
             (plan, index.chain.segments.clone(), self.segment_key(&index.model, index.dims)?)
         };
         let mut segments = Vec::with_capacity(plan.len());
@@ -193,8 +235,7 @@ impl Engine {
         let names: Vec<String> =
             segments.iter().map(|segment| Manifest::file_name(&segment.entry.name)).collect();
         index.write().unwrap_or_else(PoisonError::into_inner).chain.set(manifest, segments);
-        let kept: Vec<&str> =
-            names.iter().map(String::as_str).chain([Manifest::NAME]).collect();
+        let kept: Vec<&str> = names.iter().map(String::as_str).chain([Manifest::NAME]).collect();
         Ok(files.retain(self.tenant(), &kept)?)
     }
 

@@ -154,7 +154,8 @@ impl SegmentChain {
         let tail = self.sealable(index);
         let mut kept = self.segments.len();
         let mut cuts = Vec::new();
-        if let Some((end, _)) = tail.last().filter(|(end, _)| end - self.sealed_items() >= min_items)
+        if let Some((end, _)) =
+            tail.last().filter(|(end, _)| end - self.sealed_items() >= min_items)
         {
             kept = self.merged_from(*end);
             cuts = self.cuts(kept, tail);
@@ -181,9 +182,8 @@ impl SegmentChain {
     fn sealable(&self, index: &ItemIndex) -> &[(u32, Cursor)] {
         let sealed = self.sealed_items();
         let waiting = index.pending_embeddings.values().flatten().filter(|item| **item >= sealed);
-        let (count, first) = waiting.fold((0, u32::MAX), |(count, first), item| {
-            (count + 1, first.min(*item))
-        });
+        let (count, first) =
+            waiting.fold((0, u32::MAX), |(count, first), item| (count + 1, first.min(*item)));
         let is_few = count <= (index.items.len() as u32 - sealed) / 64;
         let end = if is_few { u32::MAX } else { first };
         &self.page_ends[..self.page_ends.partition_point(|(items, _)| *items <= end)]
@@ -209,8 +209,7 @@ impl SegmentChain {
         let mut ends: Vec<(u32, &Cursor)> =
             merged.iter().map(|it| (it.range.end, &it.entry.to)).collect();
         ends.extend(tail.iter().map(|(items, cursor)| (*items, cursor)));
-        let mut start =
-            kept.checked_sub(1).map_or(0, |last| self.segments[last].range.end);
+        let mut start = kept.checked_sub(1).map_or(0, |last| self.segments[last].range.end);
         let mut cuts = Vec::new();
         for (position, (end, cursor)) in ends.iter().enumerate() {
             let next = ends.get(position + 1);

@@ -2,7 +2,7 @@
 //! only, like the store.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,11 +55,12 @@ impl IndexFolder {
 }
 
 impl IndexFiles for IndexFolder {
-    fn read(&self, tenant: &TenantId, name: &str) -> StoreResult<Option<Vec<u8>>> {
+    fn read(&self, tenant: &TenantId, name: &str, content: &mut Vec<u8>) -> StoreResult<bool> {
         let path = self.folder(tenant).join(name);
-        match fs::read(&path) {
-            Ok(content) => Ok(Some(content)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        content.clear();
+        match File::open(&path).and_then(|mut file| file.read_to_end(content)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(explain_io(&path, "cannot read the search index", &error)),
         }
     }
@@ -115,6 +116,11 @@ impl IndexFiles for IndexFolder {
 mod tests {
     use super::*;
 
+    fn content(files: &IndexFolder, tenant: &TenantId, name: &str) -> Option<Vec<u8>> {
+        let mut content = b"of another file".to_vec();
+        files.read(tenant, name, &mut content).unwrap().then_some(content)
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let mut names: Vec<String> =
@@ -128,7 +134,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let files = IndexFolder::new(home.path());
         let (one, two) = (TenantId::default(), TenantId::new("..").unwrap());
-        assert_eq!(files.read(&one, "a").unwrap(), None);
+        assert_eq!(content(&files, &one, "a"), None);
         assert!(!home.path().join("index").exists(), "a reader creates nothing");
         for (tenant, name) in [(&one, "a"), (&one, "b"), (&two, "a")] {
             files.write(tenant, name, b"old").unwrap();
@@ -138,8 +144,8 @@ mod tests {
         fs::write(folder.join("a.77-0.part"), "left by a killed process").unwrap();
         files.retain(&one, &["b"]).unwrap();
         assert_eq!(names(&folder), ["b"]);
-        assert_eq!(files.read(&one, "b").unwrap().unwrap(), b"b");
-        assert_eq!(files.read(&two, "a").unwrap().unwrap(), b"a");
+        assert_eq!(content(&files, &one, "b").unwrap(), b"b");
+        assert_eq!(content(&files, &two, "a").unwrap(), b"a");
         assert_eq!(names(&home.path().join("index")), ["tenant-..", "tenant-default"]);
     }
 
@@ -150,9 +156,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let files = IndexFolder::new(home.path());
         files.write(&TenantId::default(), "a", b"content").unwrap();
-        let mode = |path: &str| {
-            fs::metadata(home.path().join(path)).unwrap().permissions().mode() & 0o777
-        };
+        let mode =
+            |path: &str| fs::metadata(home.path().join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode("index/tenant-default/a"), 0o600);
         assert_eq!(mode("index/tenant-default"), 0o700);
         assert_eq!(mode("index"), 0o700);
