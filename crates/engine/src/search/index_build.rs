@@ -228,7 +228,7 @@ impl ItemIndex {
     fn replace(&mut self, item: &IndexedItem, number: u32) {
         let key = (item.conversation, item.level, item.number, item.order);
         if let Some(old) = self.current_items.insert(key, number) {
-            self.delete(old);
+            self.delete(old, true);
         }
         self.conversations[item.conversation as usize].others.push(number);
     }
@@ -238,18 +238,18 @@ impl ItemIndex {
         let IndexedItem { conversation, level, number: position, order, .. } =
             self.items[number as usize];
         self.current_items.remove(&(conversation, level, position, order));
-        self.delete(number);
-        self.chain.item_removed(number);
+        self.delete(number, false);
     }
 
     /// Marks an item as deleted. The messages under a deleted node are no longer covered.
-    fn delete(&mut self, number: u32) {
+    fn delete(&mut self, number: u32, has_newer: bool) {
         let item = &mut self.items[number as usize];
         if item.is_deleted() {
             return;
         }
         item.flags |= FLAG_DELETED;
         self.deleted += 1;
+        self.chain.item_deleted(number, has_newer);
         let conversation = item.conversation;
         let window = self.extents.remove(&number).and_then(|extent| extent.window);
         if let Some((thread, messages)) = window {

@@ -16,7 +16,7 @@ use crate::kill_points::{self, KillPoint};
 
 /// The version of the text analysis: terms, flags and the searchable texts. Raise it with every
 /// change, so that segments of the old analysis are not used.
-const ANALYSIS_VERSION: u32 = 1;
+pub(super) const ANALYSIS_VERSION: u32 = 1;
 
 /// A text whose embedding tells the versions of an instant embedder apart.
 const PROBE: &str = "The quick brown fox asked 7 questions about the vessel, and nobody answered.";
@@ -103,6 +103,7 @@ impl Engine {
         let Some(manifest) = manifest.filter(|manifest| manifest.key == key) else {
             return Ok(true);
         };
+        let listed = manifest.segments.len();
         let usable = self.with_same_history(&*self.reader()?, manifest.segments)?;
         index.reserve(usable.iter().map(|entry| entry.items as usize).sum());
         self.each_content(files, &usable, |entry, content| {
@@ -111,10 +112,12 @@ impl Engine {
             index.append(segment);
             index.cursor = entry.to.clone();
             let (entry, range) = (entry.clone(), start..index.items.len() as u32);
-            index.chain.segments.push(ChainedSegment { entry, range, has_removed: false });
+            index.chain.segments.push(ChainedSegment::new(entry, range));
             true
         });
-        Ok(index.chain.segments.len() == usable.len())
+        let loaded = index.chain.segments.len();
+        index.chain.has_unusable = loaded < listed;
+        Ok(loaded == usable.len())
     }
 
     /// Calls `take` with the content of each segment's file, in order, until it returns false or
@@ -223,7 +226,7 @@ impl Engine {
                     files.write(self.tenant(), &Manifest::file_name(&name), &content)?;
                     kill_points::check(KillPoint::SegmentWritten);
                     let entry = SegmentEntry { name, history, items, to };
-                    segments.push(ChainedSegment { entry, range, has_removed: false });
+                    segments.push(ChainedSegment::new(entry, range));
                 }
             }
         }

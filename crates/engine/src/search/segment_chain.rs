@@ -89,6 +89,8 @@ pub(super) struct SegmentChain {
     /// The content of the manifest that this process read or wrote last.
     pub(super) manifest: Option<Vec<u8>>,
     pub(super) segments: Vec<ChainedSegment>,
+    /// Whether the manifest lists segments that could not be used.
+    pub(super) has_unusable: bool,
     /// The ends of the feed's pages after the last segment: the number of items, and the cursor.
     page_ends: Vec<(u32, Cursor)>,
 }
@@ -99,8 +101,16 @@ pub(super) struct ChainedSegment {
     pub(super) entry: SegmentEntry,
     /// Its items in this index, including those that are deleted.
     pub(super) range: Range<u32>,
+    /// The number of items that were deleted since it was written.
+    deleted: u32,
     /// Whether an item was removed that has no newer version.
-    pub(super) has_removed: bool,
+    has_removed: bool,
+}
+
+impl ChainedSegment {
+    pub(super) const fn new(entry: SegmentEntry, range: Range<u32>) -> Self {
+        Self { entry, range, deleted: 0, has_removed: false }
+    }
 }
 
 /// A part of the chain that a plan results in.
@@ -133,16 +143,19 @@ impl SegmentChain {
         }
     }
 
-    /// Records that an item was removed.
-    pub(super) fn item_removed(&mut self, item: u32) {
-        if let Some(of) = self.segments.iter_mut().find(|it| it.range.contains(&item)) {
-            of.has_removed = true;
+    /// Records that an item was deleted, and whether it has a newer version.
+    pub(super) fn item_deleted(&mut self, item: u32, has_newer: bool) {
+        let position = self.segments.partition_point(|segment| segment.range.end <= item);
+        if let Some(segment) = self.segments.get_mut(position) {
+            segment.deleted += 1;
+            segment.has_removed |= !has_newer;
         }
     }
 
     /// Replaces the segments after they were written.
     pub(super) fn set(&mut self, manifest: Vec<u8>, segments: Vec<ChainedSegment>) {
         (self.manifest, self.segments) = (Some(manifest), segments);
+        self.has_unusable = false;
         let sealed = self.sealed_items();
         self.page_ends.retain(|(items, _)| *items > sealed);
     }
@@ -151,29 +164,26 @@ impl SegmentChain {
     /// of the index is sealed from `min_items` items on. A segment with removed items is
     /// rewritten, and so is one that has lost a quarter of its items to newer versions.
     pub(super) fn plan(&self, index: &ItemIndex, min_items: u32) -> Option<Vec<ChainPart>> {
-        let tail = self.sealable(index);
         let mut kept = self.segments.len();
         let mut cuts = Vec::new();
-        if let Some((end, _)) =
-            tail.last().filter(|(end, _)| end - self.sealed_items() >= min_items)
-        {
-            kept = self.merged_from(*end);
-            cuts = self.cuts(kept, tail);
+        if index.items.len() as u32 - self.sealed_items() >= min_items {
+            let tail = self.sealable(index);
+            let end = tail.last().map(|(end, _)| *end);
+            if let Some(end) = end.filter(|end| end - self.sealed_items() >= min_items) {
+                kept = self.merged_from(end);
+                cuts = self.cuts(kept, tail);
+            }
         }
-        let parts: Vec<ChainPart> = (0..kept)
-            .map(|position| {
-                let ChainedSegment { entry, range, has_removed } = &self.segments[position];
-                let deleted = |it: &&super::index::IndexedItem| it.is_deleted();
-                let items = &index.items[range.start as usize..range.end as usize];
-                let live = items.len() - items.iter().filter(deleted).count();
-                match *has_removed || live < entry.items as usize / 4 * 3 {
-                    true => ChainPart::Write(range.clone(), entry.to.clone()),
-                    false => ChainPart::Keep(position),
-                }
-            })
-            .chain(cuts)
-            .collect();
-        parts.iter().any(|part| matches!(part, ChainPart::Write(..))).then_some(parts)
+        let kept_part = |(position, segment): (usize, &ChainedSegment)| match segment.has_removed
+            || segment.deleted > segment.entry.items / 4
+        {
+            true => ChainPart::Write(segment.range.clone(), segment.entry.to.clone()),
+            false => ChainPart::Keep(position),
+        };
+        let kept = self.segments[..kept].iter().enumerate().map(kept_part);
+        let parts: Vec<ChainPart> = kept.chain(cuts).collect();
+        let is_written = |part: &ChainPart| matches!(part, ChainPart::Write(..));
+        (self.has_unusable || parts.iter().any(is_written)).then_some(parts)
     }
 
     /// The page ends up to which the index can be sealed: to its end, or to the first item that
@@ -219,5 +229,83 @@ impl SegmentChain {
             }
         }
         cuts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cursor(number: u32) -> Cursor {
+        number.to_string().parse().unwrap()
+    }
+
+    fn entry(items: u32, to: u32) -> SegmentEntry {
+        let hash = ContentHash::of_fields(&[&to.to_le_bytes()]);
+        SegmentEntry { name: hash, history: hash, items, to: cursor(to) }
+    }
+
+    /// A chain of segments of these sizes, and a tail in pages of 200 items.
+    fn chain(sizes: &[u32], tail: u32) -> SegmentChain {
+        let mut chain = SegmentChain::default();
+        for size in sizes {
+            let start = chain.sealed_items();
+            chain
+                .segments
+                .push(ChainedSegment::new(entry(*size, start + size), start..start + size));
+        }
+        let sealed = chain.sealed_items();
+        for end in (sealed..=sealed + tail).step_by(200).skip(1) {
+            chain.page_applied(end, &cursor(end));
+        }
+        chain
+    }
+
+    #[test]
+    fn a_long_tail_becomes_full_segments() {
+        let chain = chain(&[], 100_000);
+        let cuts = chain.cuts(0, &chain.page_ends);
+        let ranges: Vec<Range<u32>> = cuts
+            .iter()
+            .map(|cut| match cut {
+                ChainPart::Write(range, to) => {
+                    assert_eq!(*to, cursor(range.end));
+                    range.clone()
+                }
+                ChainPart::Keep(_) => panic!("there is nothing to keep"),
+            })
+            .collect();
+        assert_eq!(ranges, [0..32_600, 32_600..65_200, 65_200..97_800, 97_800..100_000]);
+    }
+
+    #[test]
+    fn a_new_segment_replaces_smaller_ones() {
+        let kept = |sizes: &[u32], tail: u32| {
+            let chain = chain(sizes, tail);
+            chain.merged_from(chain.sealed_items() + tail)
+        };
+        assert_eq!(kept(&[], 1200), 0);
+        assert_eq!(kept(&[4000, 2000, 1200], 1200), 0, "each is as large as what follows it");
+        assert_eq!(kept(&[9000, 2000, 1200], 1200), 1);
+        assert_eq!(kept(&[32_600, 1200], 1200), 1, "a full segment stays");
+        assert_eq!(kept(&[20_000, 16_000], 16_000), 1, "no segment exceeds the maximum");
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written() {
+        let key = ContentHash::of_fields(&[b"key"]);
+        for segments in [vec![], vec![entry(5, 7), entry(6, 9)]] {
+            let manifest = Manifest { key, epoch: 3, segments };
+            let content = manifest.to_string().into_bytes();
+            assert_eq!(Manifest::parse(&content), Some(manifest));
+            for length in 0..content.len() {
+                assert_eq!(Manifest::parse(&content[..length]), None, "{length} bytes");
+            }
+            for position in 0..content.len() {
+                let mut changed = content.clone();
+                changed[position] ^= 1;
+                assert_eq!(Manifest::parse(&changed), None, "byte {position}");
+            }
+        }
     }
 }

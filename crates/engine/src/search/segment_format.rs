@@ -260,3 +260,135 @@ impl<'a> SegmentReader<'a> {
         Some(SealedPostings { terms, list_ends, items })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use treering_core::fusion::length_norm;
+
+    use super::*;
+    use crate::search::index::{FLAG_TOOL_CALL, ItemEmbedding, ItemIndex};
+    use crate::search::seal::ANALYSIS_VERSION;
+
+    /// An index with a message, a tool call and a node, read from a segment of every kind.
+    fn sample() -> ItemIndex {
+        let mut index = ItemIndex::new("m", 3);
+        let id = ConversationId::from_bytes([7; 16]);
+        let conversation = index.conversation_index_of(id);
+        let side = index.thread(&ThreadName::new("side").unwrap());
+        let author = index.author(Some("Zoë"));
+        let blank = Segment::decode(&Segment::with_capacity(0).encode(&key()), &key(), 3);
+        index.append(blank.unwrap());
+        for (number, (level, flags)) in
+            [(0, 0), (0, FLAG_TOOL_CALL), (1, 0)].into_iter().enumerate()
+        {
+            let number = number as u32;
+            let item = IndexedItem {
+                at: Timestamp::from_micros(-5 + i64::from(number)),
+                conversation,
+                number,
+                before: 0,
+                after: 0,
+                cover: 0,
+                mid_char: 0.0,
+                chars: 10,
+                order: 0,
+                author: if number == 0 { author } else { u16::MAX },
+                thread: side,
+                level,
+                role: 1,
+                flags,
+            };
+            let extent = (level > 0).then(|| NodeExtent {
+                start: item.at,
+                threads: vec![side],
+                window: Some((side, 0..1)),
+                id: Some(NodeId::from_stored("l1-aa".into())),
+            });
+            index.length_norms.push(length_norm(number));
+            index.postings.push(number, &[u64::from(number), 99]);
+            index.link(item, extent);
+            index.vectors.push(Some(&[0.5, -0.25, 0.0]));
+        }
+        let hash = ContentHash::of_fields(&[b"waits"]);
+        index.pending_embeddings.entry(hash).or_default().push(1);
+        index
+    }
+
+    fn key() -> ContentHash {
+        ContentHash::of_fields(&[b"key"])
+    }
+
+    #[test]
+    fn a_segment_is_read_as_it_was_written() {
+        let index = sample();
+        let segment = Segment::of(&index, &(0..3));
+        let content = segment.encode(&key());
+        assert_eq!(Segment::decode(&content, &key(), 3).unwrap(), segment);
+        let mut copy = ItemIndex::new("m", 3);
+        copy.append(Segment::decode(&content, &key(), 3).unwrap());
+        assert_eq!(copy.items, index.items);
+        assert_eq!(copy.extents, index.extents);
+        assert_eq!(copy.pending_embeddings, index.pending_embeddings);
+        assert_eq!(Segment::of(&copy, &(0..3)), segment);
+    }
+
+    #[test]
+    fn a_deleted_item_is_not_written() {
+        let mut index = sample();
+        index.remove(1);
+        let segment = Segment::of(&index, &(0..3));
+        assert_eq!(segment.items.len(), 2);
+        assert_eq!(*segment.postings.terms, [0, 2, 99]);
+        assert_eq!(*segment.postings.items, [0, 1, 0, 1]);
+        assert_eq!(segment.pending, []);
+    }
+
+    #[test]
+    fn anything_else_is_not_a_segment() {
+        let content = Segment::of(&sample(), &(0..3)).encode(&key());
+        assert_eq!(Segment::decode(&content, &ContentHash::of_fields(&[]), 3), None);
+        assert_eq!(Segment::decode(&content, &key(), 4), None);
+        for length in 0..content.len() {
+            assert_eq!(Segment::decode(&content[..length], &key(), 3), None, "{length} bytes");
+        }
+        for position in 0..content.len() {
+            // The hash of the file detects a change; reading it must not panic either way.
+            let mut changed = content.clone();
+            changed[position] = !changed[position];
+            drop(Segment::decode(&changed, &key(), 3));
+        }
+    }
+
+    /// Fails when the analysis of a text changes. Then raise [`ANALYSIS_VERSION`], so that old
+    /// segments are not used, and put the new hash here.
+    #[test]
+    fn the_analysis_has_its_version() {
+        use treering_core::ports::Change;
+        use treering_core::{Message, MessageIdx, NewMessage, Role, TurnNo};
+        let texts = [
+            "Where did Renée's running shoes go? I'd always prefer parseHttpRequest in tide_model.rs",
+            "Les bateaux étaient partis vers l'île, et nous ne les avons jamais revus.",
+            "From now on, summarize the list of orders: children, geese, BOOKS_PLIST, 3.25 and 東京都庁.",
+        ];
+        let mut index = ItemIndex::new("none", 0);
+        for (idx, text) in texts.into_iter().enumerate() {
+            let at = Timestamp::from_micros(idx as i64);
+            let body = NewMessage::new(Role::User, text, at);
+            let message = Message {
+                idx: MessageIdx(idx as u32),
+                turn: TurnNo(0),
+                turns: 1,
+                thread: ThreadName::main(),
+                chars: text.len() as u32,
+                tokens: 1,
+                hash: body.hash(),
+                body,
+            };
+            let change = Change::Message(ConversationId::from_bytes([1; 16]), message);
+            index.add(&change, ItemEmbedding::Ready(Vec::new()));
+        }
+        let content = Segment::of(&index, &(0..3)).encode(&key());
+        let hash = ContentHash::of_fields(&[&content]).to_string();
+        assert_eq!((ANALYSIS_VERSION, hash.as_str()), (1, "?"));
+    }
+}

@@ -12,6 +12,8 @@ use treering_core::ports::{IndexFiles, StoreResult};
 use super::error::explain_io;
 use super::open::{make_folder, private, sync_folder};
 
+const FOLDER: &str = "index";
+
 /// The file that a writer locks.
 const LOCK: &str = "lock";
 
@@ -26,7 +28,12 @@ impl IndexFolder {
     /// The folder in a home. It is created with the first file.
     #[must_use]
     pub fn new(home: &Path) -> Self {
-        Self { path: home.join("index"), temporary_files: AtomicU64::new(0) }
+        Self { path: home.join(FOLDER), temporary_files: AtomicU64::new(0) }
+    }
+
+    /// Removes the folder from a home, as far as possible.
+    pub(super) fn remove(home: &Path) {
+        drop(fs::remove_dir_all(home.join(FOLDER)));
     }
 
     /// The folder of a tenant. The prefix keeps a tenant named `..` inside.
