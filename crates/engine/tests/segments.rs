@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use common::{open_with, parts, run_due_jobs, start};
 use proptest::prelude::*;
-use treering_core::ports::{ConversationFilter, IndexFiles, ItemRef, StoreResult};
+use treering_core::ports::{ConversationFilter, IndexFile, IndexFiles, ItemRef, StoreResult};
 use treering_core::{
     Embedder, Entry, EntryKind, Json, NewMessage, NewToolCall, Policy, Role, StoreError, TenantId,
     ThreadName, Timestamp, ToolResult,
@@ -405,14 +405,14 @@ fn two_processes_take_turns() {
 }
 
 /// Files on a full or read-only disk.
-struct Unwritable(IndexFolder);
+struct FullDisk(IndexFolder);
 
-impl IndexFiles for Unwritable {
-    fn read(&self, tenant: &TenantId, name: &str, content: &mut Vec<u8>) -> StoreResult<bool> {
-        self.0.read(tenant, name, content)
+impl IndexFiles for FullDisk {
+    fn open(&self, tenant: &TenantId, name: &str) -> StoreResult<Option<Box<dyn IndexFile>>> {
+        self.0.open(tenant, name)
     }
 
-    fn write(&self, _: &TenantId, _: &str, _: &[u8]) -> StoreResult<()> {
+    fn write(&self, _: &TenantId, _: &str, _: &[&[u8]]) -> StoreResult<()> {
         Err(StoreError::Full { path: PathBuf::from("index") })
     }
 
@@ -433,7 +433,7 @@ fn a_full_disk_only_means_that_nothing_is_sealed() {
     let embedders: Vec<Arc<dyn Embedder>> = vec![Arc::new(StaticEmbedder::new())];
     let parts =
         parts(home.path(), policy(), Arc::new(PrefixSummarizer::default()), clock, embedders);
-    let files_on_full_disk = Arc::new(Unwritable(IndexFolder::new(home.path())));
+    let files_on_full_disk = Arc::new(FullDisk(IndexFolder::new(home.path())));
     let parts = EngineParts { index_files: Some(files_on_full_disk), ..parts };
     let engine = Engine::new(parts, TenantId::default());
     engine.load_index().unwrap();

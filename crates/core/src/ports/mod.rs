@@ -25,7 +25,7 @@ use crate::tool::ToolCall;
 use crate::vector_index::VectorIndex;
 
 pub use feed::{Change, ChangeFilter, Changes, Cursor};
-pub use index_files::IndexFiles;
+pub use index_files::{IndexFile, IndexFiles};
 pub use models::{ChatModel, Clock, Embedder, Meter, Summarizer, Tokenizer};
 pub use query::{
     ConversationFilter, ConversationQuery, ExistingItem, ItemRef, JobEventFilter, JobFilter,

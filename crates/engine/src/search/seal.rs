@@ -1,7 +1,7 @@
 //! Stores sealed segments in files, and loads them. Damage, absence or another store behind the
 //! files costs a rebuild from the change feed, never an answer.
 
-use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use treering_core::ports::{IndexFiles, ItemRef, StoreResult};
 use treering_core::{ContentHash, Reader};
@@ -45,10 +45,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Seals the indexes of all tenants that this process has in memory.
-    pub(crate) fn seal_indexes(&self) -> Result<()> {
-        let tenants = self.index_cache().tenants();
-        tenants.into_iter().try_for_each(|it| self.for_tenant(it).seal_index(Self::SEAL_ITEMS))
+    /// Seals the indexes of all tenants that this process has in memory. Without room or permission
+    /// to write, they stay in memory.
+    pub(crate) fn seal_indexes(&self) {
+        for tenant in self.index_cache().tenants() {
+            drop(self.for_tenant(tenant).seal_index(Self::SEAL_ITEMS));
+        }
     }
 
     /// Removes items from the files of the index, after they were deleted from the store. When
@@ -106,62 +108,54 @@ impl Engine {
         let listed = manifest.segments.len();
         let usable = self.with_same_history(&*self.reader()?, manifest.segments)?;
         index.reserve(usable.iter().map(|entry| entry.items as usize).sum());
-        self.each_content(files, &usable, |entry, content| {
-            let Some(segment) = Segment::decode(content, &key, index.dims) else { return false };
+        let mut head = Vec::new();
+        for entry in &usable {
+            let Some(segment) = self.read_segment(files, index, entry, &key, &mut head) else {
+                index.vectors.discard_bytes();
+                break;
+            };
             let start = index.items.len() as u32;
             index.append(segment);
             index.cursor = entry.to.clone();
-            let (entry, range) = (entry.clone(), start..index.items.len() as u32);
-            index.chain.segments.push(ChainedSegment::new(entry, range));
-            true
-        });
+            let range = start..index.items.len() as u32;
+            index.chain.segments.push(ChainedSegment::new(entry.clone(), range));
+        }
         let loaded = index.chain.segments.len();
         index.chain.has_unusable = loaded < listed;
         Ok(loaded == usable.len())
     }
 
-    /// Calls `take` with the content of each segment's file, in order, until it returns false or
-    /// a file is missing or damaged. Reads and checks the next file in the meantime.
-    fn each_content(
+    /// Reads a segment from its file, and the bytes of its vectors into the index; `None` if the
+    /// file is missing or damaged.
+    fn read_segment(
         &self,
         files: &dyn IndexFiles,
-        entries: &[SegmentEntry],
-        mut take: impl FnMut(&SegmentEntry, &[u8]) -> bool,
-    ) {
-        let (send, receive) = mpsc::sync_channel::<Vec<u8>>(0);
-        let (give_back, free) = mpsc::channel::<Vec<u8>>();
-        let read = |entry: &SegmentEntry, mut content: Vec<u8>| {
-            let name = Manifest::file_name(&entry.name);
-            let is_read = files.read(self.tenant(), &name, &mut content).unwrap_or(false);
-            let is_intact = is_read && ContentHash::of_fields(&[&content]) == entry.name;
-            is_intact.then_some(content)
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                for entry in entries {
-                    let Some(content) = read(entry, free.try_recv().unwrap_or_default()) else {
-                        break;
-                    };
-                    if send.send(content).is_err() {
-                        break;
-                    }
-                }
-            });
-            for (entry, content) in entries.iter().zip(receive) {
-                if !take(entry, &content) {
-                    break;
-                }
-                // The reader has ended if nobody takes the memory.
-                drop(give_back.send(content));
-            }
-        });
+        index: &mut ItemIndex,
+        entry: &SegmentEntry,
+        key: &ContentHash,
+        head: &mut Vec<u8>,
+    ) -> Option<Segment> {
+        let name = Manifest::file_name(&entry.name);
+        let mut file = files.open(self.tenant(), &name).ok()??;
+        head.clear();
+        file.read(8, head).ok()?;
+        let length = u64::from_le_bytes(head.as_slice().try_into().ok()?);
+        head.clear();
+        file.read(length, head).ok()?;
+        let bytes = index.vectors.read_bytes(&mut *file).ok()?;
+        let is_intact = ContentHash::of_fields(&[head, bytes]) == entry.name;
+        let length = bytes.len();
+        let segment = Segment::decode(head, key, index.dims).filter(|_| is_intact)?;
+        (length == segment.items.len() * index.dims).then_some(segment)
     }
 
     /// The content of the manifest.
     fn manifest(&self, files: &dyn IndexFiles) -> StoreResult<Option<Vec<u8>>> {
+        let Some(mut file) = files.open(self.tenant(), Manifest::NAME)? else { return Ok(None) };
         let mut content = Vec::new();
-        let exists = files.read(self.tenant(), Manifest::NAME, &mut content)?;
-        Ok(exists.then_some(content))
+        // A damaged manifest is not used.
+        drop(file.read(u64::MAX, &mut content));
+        Ok(Some(content))
     }
 
     /// The first segments whose history is that of the store.
@@ -218,13 +212,14 @@ impl Engine {
                 ChainPart::Keep(position) => segments.push(old[position].clone()),
                 ChainPart::Write(range, to) => {
                     let Some(history) = self.reader()?.history(&to)? else { return Ok(()) };
-                    let (content, items) = {
-                        let segment = Segment::of(&read(index), &range);
-                        (segment.encode(&key), segment.items.len() as u32)
-                    };
-                    let name = ContentHash::of_fields(&[&content]);
-                    files.write(self.tenant(), &Manifest::file_name(&name), &content)?;
+                    let (segment, bytes) = Segment::of(&read(index), &range);
+                    let head = segment.encode(&key);
+                    let name = ContentHash::of_fields(&[&head, &bytes]);
+                    let length = (head.len() as u64).to_le_bytes();
+                    let parts: [&[u8]; 3] = [&length, &head, &bytes];
+                    files.write(self.tenant(), &Manifest::file_name(&name), &parts)?;
                     kill_points::check(KillPoint::SegmentWritten);
+                    let items = segment.items.len() as u32;
                     let entry = SegmentEntry { name, history, items, to };
                     segments.push(ChainedSegment::new(entry, range));
                 }
@@ -233,7 +228,7 @@ impl Engine {
         let epoch = read(index).chain.epoch() + epochs;
         let entries = segments.iter().map(|segment| segment.entry.clone()).collect();
         let manifest = Manifest { key, epoch, segments: entries }.to_string().into_bytes();
-        files.write(self.tenant(), Manifest::NAME, &manifest)?;
+        files.write(self.tenant(), Manifest::NAME, &[&manifest])?;
         kill_points::check(KillPoint::ManifestWritten);
         let names: Vec<String> =
             segments.iter().map(|segment| Manifest::file_name(&segment.entry.name)).collect();

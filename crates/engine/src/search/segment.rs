@@ -2,7 +2,6 @@
 //! the links between items are made when the segment is added to an index. So a segment does not
 //! depend on the segments before it, and can be rewritten alone.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -14,15 +13,14 @@ use super::postings::SealedPostings;
 /// The items of a segment. Conversations, authors and threads are numbers of the segment's own
 /// tables.
 #[derive(Debug, PartialEq)]
-pub(super) struct Segment<'a> {
+pub(super) struct Segment {
     pub(super) conversations: Vec<ConversationId>,
     pub(super) authors: Vec<String>,
     pub(super) threads: Vec<ThreadName>,
     /// The items in order, without links.
     pub(super) items: Vec<IndexedItem>,
     pub(super) length_norms: Vec<f32>,
-    /// The quantized vectors. The bytes are signed.
-    pub(super) bytes: Cow<'a, [u8]>,
+    /// The quantized vectors without their bytes, which are stored apart.
     pub(super) scales: Vec<f32>,
     pub(super) bits: Vec<u64>,
     /// The extents of the nodes, by position in `items`.
@@ -54,9 +52,9 @@ impl LocalNumbers {
     }
 }
 
-impl Segment<'_> {
-    /// The items of a range that are not deleted.
-    pub(super) fn of(index: &ItemIndex, range: &Range<u32>) -> Self {
+impl Segment {
+    /// The items of a range that are not deleted, and the bytes of their vectors.
+    pub(super) fn of(index: &ItemIndex, range: &Range<u32>) -> (Self, Vec<u8>) {
         let is_live = |item: &u32| !index.items[*item as usize].is_deleted();
         let live: Vec<u32> = range.clone().filter(is_live).collect();
         let [mut conversations, mut authors, mut threads] =
@@ -79,7 +77,7 @@ impl Segment<'_> {
                 segment.nodes.push((position as u32, extent));
             }
             let (row, scale, bits) = index.vectors.row(*number);
-            bytes.extend(row.iter().map(|byte| *byte as u8));
+            bytes.extend_from_slice(row);
             segment.scales.push(scale);
             segment.bits.extend_from_slice(bits);
             segment.length_norms.push(index.length_norms[*number as usize]);
@@ -87,12 +85,11 @@ impl Segment<'_> {
         let offset_of = |item: usize| offsets[item - range.start as usize];
         segment.postings = index.postings.sealed_of(range, offset_of);
         segment.pending = pending(index, range, offset_of);
-        segment.bytes = bytes.into();
         segment.conversations =
             conversations.into_globals().map(|it| index.conversations[it].id).collect();
         segment.authors = authors.into_globals().map(|it| index.authors[it].clone()).collect();
         segment.threads = threads.into_globals().map(|it| index.threads[it].clone()).collect();
-        segment
+        (segment, bytes)
     }
 
     pub(super) fn with_capacity(items: usize) -> Self {
@@ -102,7 +99,6 @@ impl Segment<'_> {
             threads: Vec::new(),
             items: Vec::with_capacity(items),
             length_norms: Vec::with_capacity(items),
-            bytes: Cow::default(),
             scales: Vec::with_capacity(items),
             bits: Vec::new(),
             nodes: Vec::new(),
@@ -148,9 +144,9 @@ impl NodeExtent {
 }
 
 impl ItemIndex {
-    /// Adds the items of a segment after those that the index has. The open posting lists must be
-    /// empty.
-    pub(super) fn append(&mut self, segment: Segment<'_>) {
+    /// Adds the items of a segment after those that the index has. The bytes of their vectors were
+    /// read before. The open posting lists must be empty.
+    pub(super) fn append(&mut self, segment: Segment) {
         let first = self.items.len() as u32;
         let count = segment.items.len() as u32;
         let conversations: Vec<u32> =
@@ -160,13 +156,9 @@ impl ItemIndex {
         let threads: Vec<u16> = segment.threads.iter().map(|name| self.thread(name)).collect();
         let of_table = |table: &[u16], local: u16| table.get(usize::from(local)).copied();
         let mut thread_of = |local: u16| of_table(&threads, local).unwrap_or(local);
-        self.vectors.append(
-            segment.bytes.iter().map(|byte| *byte as i8),
-            segment.scales.into_iter(),
-            segment.bits.into_iter(),
-        );
-        self.length_norms.extend(segment.length_norms);
-        let mut nodes = segment.nodes.into_iter().peekable();
+        self.vectors.append(&segment.scales, &segment.bits);
+        self.length_norms.extend_from_slice(&segment.length_norms);
+        let mut nodes = segment.nodes.iter().peekable();
         for (position, item) in (0..count).zip(&segment.items) {
             let node = nodes.next_if(|(node, _)| *node == position);
             let item = IndexedItem {
@@ -178,10 +170,10 @@ impl ItemIndex {
             self.link(item, node.map(|(_, extent)| extent.with_threads(&mut thread_of)));
             self.add_to_sums(first + position);
         }
-        self.postings.append(segment.postings, count);
-        for (position, hash) in segment.pending {
-            self.pending_embeddings.entry(hash).or_default().push(first + position);
+        for (position, hash) in &segment.pending {
+            self.pending_embeddings.entry(*hash).or_default().push(first + position);
         }
+        self.postings.append(segment.postings, count);
     }
 
     /// Allocates memory for this many more items.

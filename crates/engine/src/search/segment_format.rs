@@ -1,7 +1,7 @@
-//! The file format of a segment: a header, the tables, and one flat array for each field, all in
-//! little-endian order. Raise [`FORMAT_VERSION`] with every change.
-
-use std::borrow::Cow;
+//! The file format of a segment. The first part has a header, the tables, and one flat array for
+//! each field, all in little-endian order. Its length precedes it, and the bytes of the vectors
+//! follow it; they are most of the file and are read to where they stay. Raise
+//! [`FORMAT_VERSION`] with every change.
 
 use treering_core::{ContentHash, ConversationId, NodeId, ThreadName, Timestamp};
 
@@ -14,12 +14,11 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"TRSEGMNT";
 
-impl Segment<'_> {
-    /// The content of the segment's file. `key` identifies everything that the segment depends on
-    /// besides the feed.
+impl Segment {
+    /// The first part of the segment's file. `key` identifies everything that the segment depends
+    /// on besides the feed.
     pub(super) fn encode(&self, key: &ContentHash) -> Vec<u8> {
-        let per_item = 64 + self.bytes.len() / self.items.len().max(1) * 2;
-        let mut out = SegmentWriter(Vec::with_capacity(self.items.len() * per_item));
+        let mut out = SegmentWriter(Vec::new());
         out.0.extend(MAGIC);
         out.0.extend(FORMAT_VERSION.to_le_bytes());
         out.0.extend(key.as_bytes());
@@ -29,8 +28,6 @@ impl Segment<'_> {
         out.texts(self.threads.iter().map(ThreadName::as_str));
         out.count(self.items.len());
         self.encode_items(&mut out);
-        out.count(self.bytes.len());
-        out.0.extend_from_slice(&self.bytes);
         out.count(self.bits.len());
         out.column(self.bits.iter().map(|word| word.to_le_bytes()));
         out.count(self.nodes.len());
@@ -64,10 +61,10 @@ impl Segment<'_> {
     }
 }
 
-impl<'a> Segment<'a> {
-    /// Reads the content of a file; `None` if it is not a segment with this key and number of
+impl Segment {
+    /// Reads the first part of a file; `None` if it is not a segment with this key and number of
     /// dimensions.
-    pub(super) fn decode(content: &'a [u8], key: &ContentHash, dims: usize) -> Option<Self> {
+    pub(super) fn decode(content: &[u8], key: &ContentHash, dims: usize) -> Option<Self> {
         let mut input = SegmentReader(content);
         let is_known = input.take(8)? == MAGIC
             && input.number()? == FORMAT_VERSION
@@ -95,8 +92,6 @@ impl<'a> Segment<'a> {
             ..Self::with_capacity(0)
         };
         let length = input.count()?;
-        segment.bytes = Cow::Borrowed(input.take(length)?);
-        let length = input.count()?;
         segment.bits = input.column(length)?.map(u64::from_le_bytes).collect();
         let length = input.count()?;
         segment.nodes = (0..length).map(|_| input.node()).collect::<Option<_>>()?;
@@ -111,8 +106,7 @@ impl<'a> Segment<'a> {
     fn is_consistent(&self, dims: usize) -> bool {
         let count = self.items.len();
         let SealedPostings { terms, list_ends, items } = &self.postings;
-        self.bytes.len() == count * dims
-            && self.bits.len() == count * dims.div_ceil(64)
+        self.bits.len() == count * dims.div_ceil(64)
             && self.items.iter().all(|it| (it.conversation as usize) < self.conversations.len())
             && self.nodes.iter().all(|(item, _)| (*item as usize) < count)
             && self.pending.iter().all(|(item, _)| (*item as usize) < count)
@@ -264,20 +258,19 @@ impl<'a> SegmentReader<'a> {
 #[cfg(test)]
 mod tests {
     use treering_core::fusion::length_norm;
+    use treering_core::ports::{IndexFile, StoreResult};
 
     use super::*;
     use crate::search::index::{FLAG_TOOL_CALL, ItemEmbedding, ItemIndex};
     use crate::search::seal::ANALYSIS_VERSION;
 
-    /// An index with a message, a tool call and a node, read from a segment of every kind.
+    /// An index with a message, a tool call and a node.
     fn sample() -> ItemIndex {
         let mut index = ItemIndex::new("m", 3);
         let id = ConversationId::from_bytes([7; 16]);
         let conversation = index.conversation_index_of(id);
         let side = index.thread(&ThreadName::new("side").unwrap());
         let author = index.author(Some("Zoë"));
-        let blank = Segment::decode(&Segment::with_capacity(0).encode(&key()), &key(), 3);
-        index.append(blank.unwrap());
         for (number, (level, flags)) in
             [(0, 0), (0, FLAG_TOOL_CALL), (1, 0)].into_iter().enumerate()
         {
@@ -314,6 +307,15 @@ mod tests {
         index
     }
 
+    struct BytesOfFile(Vec<u8>);
+
+    impl IndexFile for BytesOfFile {
+        fn read(&mut self, _: u64, content: &mut Vec<u8>) -> StoreResult<()> {
+            content.append(&mut self.0);
+            Ok(())
+        }
+    }
+
     fn key() -> ContentHash {
         ContentHash::of_fields(&[b"key"])
     }
@@ -321,23 +323,24 @@ mod tests {
     #[test]
     fn a_segment_is_read_as_it_was_written() {
         let index = sample();
-        let segment = Segment::of(&index, &(0..3));
+        let (segment, bytes) = Segment::of(&index, &(0..3));
         let content = segment.encode(&key());
         assert_eq!(Segment::decode(&content, &key(), 3).unwrap(), segment);
         let mut copy = ItemIndex::new("m", 3);
+        assert_eq!(copy.vectors.read_bytes(&mut BytesOfFile(bytes.clone())).unwrap(), bytes);
         copy.append(Segment::decode(&content, &key(), 3).unwrap());
         assert_eq!(copy.items, index.items);
         assert_eq!(copy.extents, index.extents);
         assert_eq!(copy.pending_embeddings, index.pending_embeddings);
-        assert_eq!(Segment::of(&copy, &(0..3)), segment);
+        assert_eq!(Segment::of(&copy, &(0..3)), (segment, bytes));
     }
 
     #[test]
     fn a_deleted_item_is_not_written() {
         let mut index = sample();
         index.remove(1);
-        let segment = Segment::of(&index, &(0..3));
-        assert_eq!(segment.items.len(), 2);
+        let (segment, bytes) = Segment::of(&index, &(0..3));
+        assert_eq!((segment.items.len(), bytes.len()), (2, 6));
         assert_eq!(*segment.postings.terms, [0, 2, 99]);
         assert_eq!(*segment.postings.items, [0, 1, 0, 1]);
         assert_eq!(segment.pending, []);
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_not_a_segment() {
-        let content = Segment::of(&sample(), &(0..3)).encode(&key());
+        let content = Segment::of(&sample(), &(0..3)).0.encode(&key());
         assert_eq!(Segment::decode(&content, &ContentHash::of_fields(&[]), 3), None);
         assert_eq!(Segment::decode(&content, &key(), 4), None);
         for length in 0..content.len() {
@@ -387,7 +390,7 @@ mod tests {
             let change = Change::Message(ConversationId::from_bytes([1; 16]), message);
             index.add(&change, ItemEmbedding::Ready(Vec::new()));
         }
-        let content = Segment::of(&index, &(0..3)).encode(&key());
+        let content = Segment::of(&index, &(0..3)).0.encode(&key());
         let hash = ContentHash::of_fields(&[&content]).to_string();
         assert_eq!((ANALYSIS_VERSION, hash.as_str()), (1, "?"));
     }

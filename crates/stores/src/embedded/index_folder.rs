@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use treering_core::TenantId;
-use treering_core::ports::{IndexFiles, StoreResult};
+use treering_core::ports::{IndexFile, IndexFiles, StoreResult};
 
 use super::error::explain_io;
 use super::open::{make_folder, private, sync_folder};
@@ -42,14 +42,14 @@ impl IndexFolder {
     }
 
     /// Writes a file under a temporary name, and renames it.
-    fn replace(&self, folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    fn replace(&self, folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         let number = self.temporary_files.fetch_add(1, Ordering::Relaxed);
         let temporary = folder.join(format!("{name}.{}-{number}.part", std::process::id()));
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true);
         private(&mut options);
         let written = options.open(&temporary).and_then(|mut file| {
-            file.write_all(content)?;
+            parts.iter().try_for_each(|part| file.write_all(part))?;
             file.sync_all()?;
             fs::rename(&temporary, folder.join(name))?;
             sync_folder(folder)
@@ -61,21 +61,32 @@ impl IndexFolder {
     }
 }
 
+struct OpenFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl IndexFile for OpenFile {
+    fn read(&mut self, max_bytes: u64, content: &mut Vec<u8>) -> StoreResult<()> {
+        let read = (&self.file).take(max_bytes).read_to_end(content);
+        read.map(drop).map_err(|error| explain_io(&self.path, "cannot read", &error))
+    }
+}
+
 impl IndexFiles for IndexFolder {
-    fn read(&self, tenant: &TenantId, name: &str, content: &mut Vec<u8>) -> StoreResult<bool> {
+    fn open(&self, tenant: &TenantId, name: &str) -> StoreResult<Option<Box<dyn IndexFile>>> {
         let path = self.folder(tenant).join(name);
-        content.clear();
-        match File::open(&path).and_then(|mut file| file.read_to_end(content)) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        match File::open(&path) {
+            Ok(file) => Ok(Some(Box::new(OpenFile { file, path }))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(explain_io(&path, "cannot read the search index", &error)),
         }
     }
 
-    fn write(&self, tenant: &TenantId, name: &str, content: &[u8]) -> StoreResult<()> {
+    fn write(&self, tenant: &TenantId, name: &str, parts: &[&[u8]]) -> StoreResult<()> {
         let folder = self.folder(tenant);
         make_folder(&folder, &folder)?;
-        self.replace(&folder, name, content)
+        self.replace(&folder, name, parts)
             .map_err(|error| explain_io(&folder, "cannot write the search index", &error))
     }
 
@@ -124,8 +135,9 @@ mod tests {
     use super::*;
 
     fn content(files: &IndexFolder, tenant: &TenantId, name: &str) -> Option<Vec<u8>> {
-        let mut content = b"of another file".to_vec();
-        files.read(tenant, name, &mut content).unwrap().then_some(content)
+        let mut content = Vec::new();
+        files.open(tenant, name).unwrap()?.read(u64::MAX, &mut content).unwrap();
+        Some(content)
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -144,8 +156,8 @@ mod tests {
         assert_eq!(content(&files, &one, "a"), None);
         assert!(!home.path().join("index").exists(), "a reader creates nothing");
         for (tenant, name) in [(&one, "a"), (&one, "b"), (&two, "a")] {
-            files.write(tenant, name, b"old").unwrap();
-            files.write(tenant, name, name.as_bytes()).unwrap();
+            files.write(tenant, name, &[b"o", b"ld"]).unwrap();
+            files.write(tenant, name, &[name.as_bytes()]).unwrap();
         }
         let folder = home.path().join("index/tenant-default");
         fs::write(folder.join("a.77-0.part"), "left by a killed process").unwrap();
@@ -162,7 +174,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let home = tempfile::tempdir().unwrap();
         let files = IndexFolder::new(home.path());
-        files.write(&TenantId::default(), "a", b"content").unwrap();
+        files.write(&TenantId::default(), "a", &[b"content"]).unwrap();
         let mode =
             |path: &str| fs::metadata(home.path().join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode("index/tenant-default/a"), 0o600);
