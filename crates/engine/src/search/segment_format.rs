@@ -350,7 +350,7 @@ mod tests {
     fn anything_else_is_not_a_segment() {
         let content = Segment::of(&sample(), &(0..3)).0.encode(&key());
         assert_eq!(Segment::decode(&content, &ContentHash::of_fields(&[]), 3), None);
-        assert_eq!(Segment::decode(&content, &key(), 4), None);
+        assert_eq!(Segment::decode(&content, &key(), 70), None);
         for length in 0..content.len() {
             assert_eq!(Segment::decode(&content[..length], &key(), 3), None, "{length} bytes");
         }
@@ -392,6 +392,6 @@ mod tests {
         }
         let content = Segment::of(&index, &(0..3)).0.encode(&key());
         let hash = ContentHash::of_fields(&[&content]).to_string();
-        assert_eq!((ANALYSIS_VERSION, hash.as_str()), (1, "?"));
+        assert_eq!((ANALYSIS_VERSION, hash.as_str()), (1, "67df93bee666e0ddbcb627b6ed0f9e00"));
     }
 }
