@@ -85,7 +85,7 @@ fn talk(engine: &Engine, conversation: u64, seed: u64, messages: u64) {
         let word = words[(seed + number) as usize % words.len()];
         let text = format!("{} {word} {}?", sentence(&mut state, 6), seed % 5);
         let mut message = NewMessage::new(role, text, at(seed * 7 + number));
-        message.author = (seed % 3 == 0).then(|| "Juno".to_owned());
+        message.author = seed.is_multiple_of(3).then(|| "Juno".to_owned());
         Entry::message(thread.clone(), message)
     });
     append(engine, conversation, entries.collect());

@@ -108,7 +108,8 @@ impl Postings {
         (base, &items[from..until])
     }
 
-    /// The posting lists of a range of items, which `offset_of` numbers anew or leaves out.
+    /// The posting lists of a range of items. `offset_of` gives their new numbers, or none for items
+    /// to leave out.
     pub(super) fn sealed_of(
         &self,
         range: &Range<u32>,

@@ -86,7 +86,7 @@ fn check(workload: &Workload, state: &CrashState, folder: &Path) {
     assert_sound(&engine);
 }
 
-/// Whatever the index folder holds, search finds what it finds without it.
+/// Search finds the same with index files of any time as without them.
 fn check_index(workload: &Workload, folder: &Path) {
     let search = || {
         let engine = workload.setup.open(folder).unwrap();
