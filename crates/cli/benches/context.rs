@@ -179,6 +179,7 @@ impl OutageHome {
             spend: Default::default(),
             search: Default::default(),
             embed_texts: Default::default(),
+            index_files: None,
         };
         let engine = Engine::new(parts, TenantId::default());
         let this = Self { engine, clock, server, worker: None, _home: home };

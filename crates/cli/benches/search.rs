@@ -1,4 +1,5 @@
-//! Search benchmarks: query latency, time until a new turn is found, and memory per item.
+//! Search benchmarks: query latency, one-shot searches of new processes, time until a new turn is
+//! found, and memory and files per item.
 //!
 //! `cargo bench --bench search`; `-- --million` also searches a million messages, which takes
 //! minutes.
@@ -7,6 +8,8 @@
 
 mod report;
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use report::{millis, row};
@@ -41,12 +44,20 @@ fn main() {
         "  building the index of 100,000 turns",
         format!("{:.1?}", start.elapsed())
     );
+    engine.seal_index(Engine::SEAL_ITEMS).unwrap();
+    let on_disk = folder_bytes(&home.path().join("index"));
     row("resident bytes per item", (resident() - before) as f64 / 100_000.0, 600.0, "bytes");
+    row("bytes on disk per item", on_disk as f64 / 100_000.0, 700.0, "bytes");
     let (p50, p99) = ask(&engine, &[], 400);
     row("question of 8 words over 100,000 turns, p50", millis(p50), 2.0, "ms");
     row("question of 8 words over 100,000 turns, p99", millis(p99), 10.0, "ms");
     let (_, p99) = ask(&engine, &[long], 400);
     row("question of 8 words in a conversation of 10,000, p99", millis(p99), 3.0, "ms");
+    let small = small_home();
+    let (cold_small, cold) = (one_shot(small.path()), one_shot(home.path()));
+    row("one-shot `treering search` over 1,000 turns", millis(cold_small), 100.0, "ms");
+    row("one-shot `treering search` over 100,000 turns", millis(cold), 100.0, "ms");
+    row("the same, against 1,000 turns", millis(cold) / millis(cold_small), 3.0, "times");
     let mut times: Vec<Duration> = (0..200).map(|number| found_after(&engine, number)).collect();
     times.sort_unstable();
     row("a turn is found after `append` returned, p99", millis(times[197]), 5.0, "ms");
@@ -60,7 +71,46 @@ fn main() {
         engine.search(&query("anything", &[])).unwrap();
         let (p50, _) = ask(&engine, &[], 200);
         row("question of 8 words over 1,000,000 turns, p50", millis(p50), 10.0, "ms");
+        engine.seal_index(Engine::SEAL_ITEMS).unwrap();
+        let cold = one_shot(home.path());
+        row("one-shot `treering search` over 1,000,000 turns", millis(cold), 500.0, "ms");
     }
+}
+
+/// A home with 1,000 turns.
+fn small_home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let engine = treering::open_engine(home.path()).unwrap();
+    fill(&engine, 0, 1_000);
+    engine.load_index().unwrap();
+    engine.seal_index(Engine::SEAL_ITEMS).unwrap();
+    home
+}
+
+/// The median wall time of the program, from its start to its end.
+fn one_shot(home: &Path) -> Duration {
+    let mut state = 4242;
+    let mut times: Vec<Duration> = (0..15)
+        .map(|_| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+            command.arg("--home").arg(home).arg("search").arg(sentence(&mut state, 8));
+            let start = Instant::now();
+            let output = command.output().unwrap();
+            assert!(output.status.success() && !output.stdout.is_empty());
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[7]
+}
+
+/// The size of the files in a folder and below it.
+fn folder_bytes(folder: &Path) -> u64 {
+    let size = |path: PathBuf| match path.is_dir() {
+        true => folder_bytes(&path),
+        false => path.metadata().unwrap().len(),
+    };
+    std::fs::read_dir(folder).unwrap().map(|entry| size(entry.unwrap().path())).sum()
 }
 
 /// The resident memory of this process in bytes.

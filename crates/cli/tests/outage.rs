@@ -75,6 +75,7 @@ fn parts(
         spend: Default::default(),
         search: Default::default(),
         embed_texts: Default::default(),
+        index_files: None,
     }
 }
 

@@ -158,3 +158,41 @@ fn reindex_status_names_the_model_in_use() {
     assert!(home.ok(&["reindex"]).contains("nothing to do"));
     home.refuses(&["--set", "embed.model=best", "reindex"], &["best", "bundled"]);
 }
+
+/// The files of the index, without the lock.
+fn index_files(home: &Home) -> Vec<String> {
+    let entries = std::fs::read_dir(home.path().join("index/tenant-default"));
+    let names = entries.into_iter().flatten().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name != "lock");
+    names.sort();
+    names
+}
+
+#[test]
+fn a_command_leaves_its_index_to_the_next() {
+    let home = Home::new();
+    let lines: Vec<String> = (0..1100)
+        .map(|number| {
+            let at = format!("2026-01-01T{:02}:{:02}:00Z", number / 60, number % 60);
+            let text = format!("buoy {number} reports wind {}", number % 7);
+            json!({"type": "message", "role": "user", "text": text, "at": at}).to_string()
+        })
+        .collect();
+    let conversation = json!({"type": "conversation", "external_id": "buoys"}).to_string();
+    let file = home.path().join("buoys.jsonl");
+    std::fs::write(&file, format!("{conversation}\n{}\n", lines.join("\n"))).unwrap();
+    home.ok(&["import", file.to_str().unwrap(), "--no-tree"]);
+    let imported = index_files(&home);
+    assert_eq!(imported.len(), 2, "a segment and the manifest: {imported:?}");
+    let search = || home.json(&["search", "what does buoy 1042 report", "--limit", "30"]);
+    let answer = search();
+    assert_eq!(answer[0]["idx"], 1042);
+    std::fs::remove_dir_all(home.path().join("index")).unwrap();
+    assert_eq!(search(), answer, "the index is built again");
+    assert_eq!(index_files(&home), imported, "and stored again");
+    let segment = home.path().join("index/tenant-default").join(&imported[0]);
+    std::fs::write(segment, "damaged").unwrap();
+    assert_eq!(search(), answer);
+    assert_eq!(index_files(&home), imported);
+}

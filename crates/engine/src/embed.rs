@@ -14,13 +14,29 @@ use treering_core::{
     VectorIndex, Write, embedding_text,
 };
 
-use crate::engine::{EmbedTextOptions, Engine};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::history::whole_turns;
 use crate::search::{call_text, content_hash, text_to_embed};
 use crate::spend_meter::SpendMeter;
 use crate::turn_embedding::turn_texts;
 use crate::worker::JobOutcome;
+
+/// Settings of the texts that are embedded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmbedTextOptions {
+    /// Maximum length of an embedded text, in characters. The rest is replaced by an ellipsis.
+    pub max_chars: usize,
+    /// Whether the job of a turn also embeds the text of the whole turn. It applies to models
+    /// whose vectors are stored; those of an instant model are computed when they are needed.
+    pub turns: bool,
+}
+
+impl Default for EmbedTextOptions {
+    fn default() -> Self {
+        Self { max_chars: embedding_text::MAX_CHARS, turns: false }
+    }
+}
 
 /// A text to embed, with the content hash that keys its vector.
 pub(crate) type TextToEmbed = (ContentHash, String);

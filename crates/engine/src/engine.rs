@@ -4,17 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::ports::{
-    ConversationFilter, ConversationQuery, Description, ItemRef, Span, StoreResult, StoredItem,
+    ConversationFilter, ConversationQuery, Description, IndexFiles, ItemRef, Span, StoreResult,
+    StoredItem,
 };
 use treering_core::{
     Assignment, Clock, CommitScope, Conversation, ConversationId, ConversationKey,
     ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx, Policy, Reader,
     RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer, ToolCall, Turn,
-    Write, embedding_text, slug_of,
+    Write, slug_of,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
 use crate::context::ContextCache;
+use crate::embed::EmbedTextOptions;
 use crate::error::{Error, Result};
 use crate::gate_log;
 use crate::measures::TenantMeasures;
@@ -69,22 +71,8 @@ pub struct EngineParts {
     pub search: SearchOptions,
     /// Settings of the texts that are embedded.
     pub embed_texts: EmbedTextOptions,
-}
-
-/// Settings of the texts that are embedded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EmbedTextOptions {
-    /// Maximum length of an embedded text, in characters. The rest is replaced by an ellipsis.
-    pub max_chars: usize,
-    /// Whether the job of a turn also embeds the text of the whole turn. It applies to models
-    /// whose vectors are stored; those of an instant model are computed when they are needed.
-    pub turns: bool,
-}
-
-impl Default for EmbedTextOptions {
-    fn default() -> Self {
-        Self { max_chars: embedding_text::MAX_CHARS, turns: false }
-    }
+    /// Stores the search index. Without files, each process builds it from the store.
+    pub index_files: Option<Arc<dyn IndexFiles>>,
 }
 
 /// Settings of search.
@@ -297,6 +285,10 @@ impl Engine {
 
     pub(crate) fn embedder_named(&self, model: &str) -> Option<&dyn Embedder> {
         self.embedders().find(|embedder| embedder.name() == model)
+    }
+
+    pub(crate) fn index_files(&self) -> Option<&dyn IndexFiles> {
+        self.shared.parts.index_files.as_deref()
     }
 
     pub(crate) fn index_cache(&self) -> &IndexCache {

@@ -48,9 +48,9 @@ pub use caller_summary::{NewSummary, SummaryParents};
 pub use clock::SystemClock;
 pub use context::{Context, ContextChange, ContextItem, ContextRequest, ContextSection};
 pub use cwd::normalize_cwd;
+pub use embed::EmbedTextOptions;
 pub use engine::{
-    EmbedTextOptions, Engine, EngineParts, ListedConversation, SearchOptions, Stats, TurnItem,
-    WholeTurn, WorkOptions,
+    Engine, EngineParts, ListedConversation, SearchOptions, Stats, TurnItem, WholeTurn, WorkOptions,
 };
 pub use error::{Error, Result};
 pub use events::{Event, FeedCursors};

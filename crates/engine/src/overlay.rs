@@ -182,6 +182,16 @@ impl Reader for Overlay<'_> {
         self.reader.changes(after, filter, limit)
     }
 
+    fn history(&self, at: &Cursor) -> StoreResult<Option<ContentHash>> {
+        self.reader.history(at)
+    }
+
+    fn node_count(&self) -> StoreResult<u32> {
+        let in_store = self.reader.node_versions(self.id, &NodeFilter::default())?.len();
+        let others = (self.reader.node_count()? as usize).saturating_sub(in_store);
+        Ok(u32::try_from(others + self.nodes.len()).unwrap_or(u32::MAX))
+    }
+
     fn vector_index(&self) -> StoreResult<Option<VectorIndex>> {
         self.reader.vector_index()
     }

@@ -126,6 +126,7 @@ fn parts(
         },
         search: Default::default(),
         embed_texts: Default::default(),
+        index_files: None,
     }
 }
 

@@ -3,4 +3,4 @@
 
 pub mod embedded;
 
-pub use embedded::{BackupContents, EmbeddedStore, Sync};
+pub use embedded::{BackupContents, EmbeddedStore, IndexFolder, Sync};

@@ -66,6 +66,7 @@ pub use treering_engine::{
     Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
+use treering_stores::IndexFolder;
 pub use treering_stores::{BackupContents, EmbeddedStore, Sync};
 
 /// Options for opening a memory.
@@ -159,5 +160,6 @@ fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<Engine
         spend: prices::spend_limits(spend, providers.quotas())?,
         search,
         embed_texts: embed.texts,
+        index_files: Some(Arc::new(IndexFolder::new(home))),
     })
 }

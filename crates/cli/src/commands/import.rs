@@ -8,9 +8,10 @@ use treering_core::Timestamp;
 
 use super::output::{BOLD, DIM, GOOD, Output, count, paint, print_dim, print_text};
 use super::work::catch_up;
-use super::{CliError, local_time};
+use super::{CliError, local_time, seal_index};
 use treering::import::{FileReport, ImportOptions, ImportReport, Importer, SlugChange};
 use treering::importers::Format;
+use treering_engine::Engine;
 use treering_server::service::Service;
 
 #[derive(clap::Args)]
@@ -113,6 +114,11 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         catch_up(engine, None, output)?;
     }
     let total = report.total();
+    if !args.dry_run && total.messages_new + total.tool_calls_new >= u64::from(Engine::SEAL_ITEMS) {
+        // The first search would have to build the index otherwise. It reports errors.
+        drop(engine.load_index());
+        seal_index(engine);
+    }
     let view = View {
         dry_run: args.dry_run,
         files: report.files.iter().map(FileView::of).collect(),

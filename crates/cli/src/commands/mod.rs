@@ -285,8 +285,18 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Restore(args) => restore::run(&args, &global.home()?, output),
         Command::Stats(args) => stats::run(&args, &global.open()?, output),
         Command::Verify(args) => verify::run(&args, &global.open()?, output),
-        Command::Search(args) => search::run(&args, &global.open()?, output),
-        Command::Context(args) => context::run(&args, &global.open()?, output),
+        Command::Search(args) => {
+            let service = global.open()?;
+            search::run(&args, &service, output)?;
+            seal_index(service.engine());
+            Ok(())
+        }
+        Command::Context(args) => {
+            let service = global.open()?;
+            context::run(&args, &service, output)?;
+            seal_index(service.engine());
+            Ok(())
+        }
         Command::Chat(args) => chat::run(&args, global, output),
         Command::Expand(args) => expand::run(&args, &global.open()?, output),
         Command::Update(args) => update::run(&args, &global.open()?, output),
@@ -309,6 +319,12 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Status(args) => status::run(&args, &global.open()?, output),
         Command::Policy(args) => policy::run(&args, &global.open()?, output),
     }
+}
+
+/// Stores the search index for the next command, if this one had to build much of it. Without room
+/// or permission to write, the next command builds it again.
+fn seal_index(engine: &Engine) {
+    drop(engine.seal_index(Engine::SEAL_ITEMS));
 }
 
 impl Global {

@@ -2,6 +2,7 @@
 //! port never exposes its backend.
 
 mod feed;
+mod index_files;
 mod models;
 mod query;
 mod search;
@@ -24,6 +25,7 @@ use crate::tool::ToolCall;
 use crate::vector_index::VectorIndex;
 
 pub use feed::{Change, ChangeFilter, Changes, Cursor};
+pub use index_files::{IndexFile, IndexFiles};
 pub use models::{ChatModel, Clock, Embedder, Meter, Summarizer, Tokenizer};
 pub use query::{
     ConversationFilter, ConversationQuery, ExistingItem, ItemRef, JobEventFilter, JobFilter,
@@ -192,6 +194,14 @@ pub trait Reader {
         filter: &ChangeFilter<'_>,
         limit: usize,
     ) -> StoreResult<Changes>;
+
+    /// Identifies the history that the feed had at a cursor: a follower that kept its state may
+    /// continue from the cursor if the value is still the same. It differs after the store was
+    /// replaced by another or by an older copy. `None` if the feed ends before the cursor.
+    fn history(&self, at: &Cursor) -> StoreResult<Option<ContentHash>>;
+
+    /// The number of nodes of the tenant.
+    fn node_count(&self) -> StoreResult<u32>;
 
     /// The vector index in use; `None` until one is chosen.
     fn vector_index(&self) -> StoreResult<Option<VectorIndex>>;

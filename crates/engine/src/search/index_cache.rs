@@ -6,8 +6,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, StoreResult};
-use treering_core::{ContentHash, Embedder, Reader, TenantId, VectorIndex, embedding_text};
+use treering_core::ports::{
+    Change, ChangeFilter, Changes, Cursor, NodeFilter, NodeVersion, StoreResult,
+};
+use treering_core::{
+    ContentHash, ConversationId, Embedder, Reader, TenantId, VectorIndex, embedding_text,
+};
 
 use super::index::{ItemEmbedding, ItemIndex};
 use super::text::{content_hash, text_to_embed};
@@ -41,6 +45,16 @@ impl CachedIndex {
 impl IndexCache {
     fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, CachedIndex>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tenants whose indexes are in memory.
+    pub(super) fn tenants(&self) -> Vec<TenantId> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// Evicts the index of a tenant.
+    pub(super) fn evict(&self, tenant: &TenantId) {
+        self.lock().remove(tenant);
     }
 
     /// Records the use of a tenant's index, and evicts the least recently used ones while all of
@@ -84,8 +98,13 @@ impl Engine {
             if !engine.embedder().is_remote() {
                 drop(engine.embedder().embed(&["warm"]));
             }
-            drop(engine.item_index());
+            drop(engine.load_index());
         });
+    }
+
+    /// Brings the search index of this tenant up to date in memory.
+    pub fn load_index(&self) -> Result<()> {
+        self.item_index().map(drop)
     }
 
     /// The up-to-date index. After a change of the model the old index serves until the new one
@@ -110,7 +129,9 @@ impl Engine {
                 std::thread::spawn(move || engine.rebuild_index(&model));
             }
             drop(slots);
-            self.update_index(&index)?;
+            if self.update_index(&index)? {
+                self.remove_dropped_nodes(&index)?;
+            }
             self.touch(&index);
             return Ok(index);
         }
@@ -135,8 +156,55 @@ impl Engine {
 
     fn build_index(&self, model: &str) -> Result<Arc<RwLock<ItemIndex>>> {
         let index = Arc::new(RwLock::new(ItemIndex::new(model, self.dims_of(model)?)));
+        self.load_segments(&index)?;
         self.update_index(&index)?;
+        self.remove_dropped_nodes(&index)?;
         Ok(index)
+    }
+
+    /// The index in memory, as it is.
+    pub(super) fn cached_index(&self) -> Option<Arc<RwLock<ItemIndex>>> {
+        self.index_cache().lock().get(self.tenant()).map(|slot| Arc::clone(&slot.index))
+    }
+
+    /// Builds the index again from the sealed segments of other processes.
+    pub(super) fn reload_index(&self) -> Result<Arc<RwLock<ItemIndex>>> {
+        let model = self.active_vector_index(&*self.reader()?)?.model;
+        let built = self.build_index(&model)?;
+        if let Some(slot) = self.index_cache().lock().get_mut(self.tenant()) {
+            slot.index = Arc::clone(&built);
+        }
+        Ok(built)
+    }
+
+    /// Removes the nodes that the store has dropped. The change feed does not list them, but then
+    /// the store has fewer nodes than the index.
+    fn remove_dropped_nodes(&self, index: &RwLock<ItemIndex>) -> Result<()> {
+        let reader = self.reader()?;
+        let in_store = reader.node_count()? as usize;
+        let mut nodes: HashMap<ConversationId, Vec<u32>> = HashMap::new();
+        {
+            let index = index.read().unwrap_or_else(PoisonError::into_inner);
+            if index.extents.len() <= in_store {
+                return Ok(());
+            }
+            for node in index.extents.keys() {
+                nodes.entry(index.item_ref(*node).conversation()).or_default().push(*node);
+            }
+        }
+        for (id, nodes) in nodes {
+            let versions = reader.node_versions(id, &NodeFilter::default())?;
+            let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
+            for node in nodes {
+                let item = index.items[node as usize];
+                let is_same =
+                    |it: &NodeVersion| it.level.number() == item.level && it.ordinal == item.number;
+                if !item.is_deleted() && !versions.iter().any(is_same) {
+                    index.remove(node);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The number of dimensions of a model's vectors. For a remote model it is read from a stored
@@ -172,23 +240,26 @@ impl Engine {
         }
     }
 
-    /// Applies all changes committed before now. Other threads may do so concurrently.
-    fn update_index(&self, index: &RwLock<ItemIndex>) -> Result<()> {
+    /// Applies all changes committed before now, and returns whether there were any. Other threads
+    /// may do so concurrently.
+    fn update_index(&self, index: &RwLock<ItemIndex>) -> Result<bool> {
+        let mut is_changed = false;
         loop {
             let (model, dims, cursor) = {
                 let index = index.read().unwrap_or_else(PoisonError::into_inner);
                 (index.model.clone(), index.dims, index.cursor.clone())
             };
             match self.delta(&model, dims, &cursor)? {
-                None => return Ok(()),
+                None => return Ok(is_changed),
                 Some(delta) if !delta.is_last => {
                     self.update_index_in_pages(index, (&model, dims), delta)?;
+                    is_changed = true;
                 }
                 // Later changes are left to the next search: under constant writes there are
                 // always more.
                 Some(delta) => {
                     if delta.apply_to(index) {
-                        return Ok(());
+                        return Ok(true);
                     }
                 }
             }
@@ -305,6 +376,8 @@ impl Delta {
         for (change, embedding) in self.items.iter().zip(self.embeddings) {
             index.add(change, embedding);
         }
+        let items = index.items.len() as u32;
+        index.chain.page_applied(items, &self.to);
         index.cursor = self.to;
         true
     }

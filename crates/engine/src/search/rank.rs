@@ -430,8 +430,8 @@ fn leave_out_common(index: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bo
     if filter.conversations.is_some() {
         return;
     }
-    let items = index.items.len() as u32;
-    let is_common = |(id, _): &(u64, bool)| is_common(items, index.postings.doc_freq(*id));
+    let items = index.live_items();
+    let is_common = |(id, _): &(u64, bool)| is_common(items, index.doc_freq(*id));
     if !terms.iter().filter(|(_, asks)| !asks).all(is_common) {
         terms.retain(|term| !is_common(term));
     }

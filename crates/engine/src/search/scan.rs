@@ -1,12 +1,15 @@
 //! The vector scan: vectors quantized to bytes and to single bits. Bits select candidates, bytes
 //! rank them.
 
+use treering_core::ports::{IndexFile, StoreResult};
+
 use super::simd;
 
 /// Quantized vectors of unit length. An item without a vector has zeros.
 pub(super) struct QuantizedVectors {
     dims: usize,
-    bytes: Vec<i8>,
+    /// Signed numbers, as the bytes of a segment's file.
+    bytes: Vec<u8>,
     scales: Vec<f32>,
     bits: Vec<u64>,
 }
@@ -55,8 +58,57 @@ impl QuantizedVectors {
         let (item, words) = (item as usize, self.words());
         let (bytes, scale) = quantize(vector);
         self.scales[item] = scale;
-        self.bytes[item * self.dims..(item + 1) * self.dims].copy_from_slice(&bytes);
+        let row = &mut self.bytes[item * self.dims..(item + 1) * self.dims];
+        row.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as u8);
         self.bits[item * words..(item + 1) * words].copy_from_slice(&bits(vector));
+    }
+
+    /// Adds the vector of an item to two sums.
+    pub(super) fn add_to(&self, item: u32, [one, other]: [&mut [f32]; 2]) {
+        let start = item as usize * self.dims;
+        let (row, scale) = (&self.bytes[start..start + self.dims], self.scales[item as usize]);
+        for (byte, (one, other)) in row.iter().zip(one.iter_mut().zip(other)) {
+            let x = f32::from(*byte as i8) * scale;
+            *one += x;
+            *other += x;
+        }
+    }
+
+    /// The bytes, the scale and the bits of an item.
+    pub(super) fn row(&self, item: u32) -> (&[u8], f32, &[u64]) {
+        let (item, words) = (item as usize, self.words());
+        (
+            &self.bytes[item * self.dims..(item + 1) * self.dims],
+            self.scales[item],
+            &self.bits[item * words..(item + 1) * words],
+        )
+    }
+
+    /// Reads the bytes of the next vectors, which [`Self::append`] completes.
+    pub(super) fn read_bytes(&mut self, from: &mut dyn IndexFile) -> StoreResult<&[u8]> {
+        let start = self.scales.len() * self.dims;
+        self.bytes.truncate(start);
+        from.read(u64::MAX, &mut self.bytes)?;
+        Ok(&self.bytes[start..])
+    }
+
+    /// Adds the vectors whose bytes were read. Bytes beyond them are dropped.
+    pub(super) fn append(&mut self, scales: &[f32], bits: &[u64]) {
+        self.scales.extend_from_slice(scales);
+        self.bits.extend_from_slice(bits);
+        self.bytes.truncate(self.scales.len() * self.dims);
+    }
+
+    /// Drops bytes that were read without [`Self::append`].
+    pub(super) fn discard_bytes(&mut self) {
+        self.bytes.truncate(self.scales.len() * self.dims);
+    }
+
+    /// Allocates memory for this many more vectors.
+    pub(super) fn reserve(&mut self, items: usize) {
+        self.bytes.reserve(items * self.dims);
+        self.scales.reserve(items);
+        self.bits.reserve(items * self.words());
     }
 
     /// The similarity of an item and a query.

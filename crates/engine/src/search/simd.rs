@@ -55,12 +55,12 @@ fn histogram_of(rows: &[u64], query: &[u64], every: usize, counts: &mut [usize])
 }
 
 #[inline(always)]
-fn product_of(a: &[i8], b: &[i8]) -> i32 {
+fn product_of(a: &[u8], b: &[i8]) -> i32 {
     let (mut sum, mut index) = (0, 0);
     let length = a.len().min(b.len());
     let (a, b) = (&a[..length], &b[..length]);
     while index < length {
-        sum += i32::from(a[index]) * i32::from(b[index]);
+        sum += i32::from(a[index] as i8) * i32::from(b[index]);
         index += 1;
     }
     sum
@@ -79,7 +79,7 @@ mod wide {
     }
 
     #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn product(a: &[i8], b: &[i8]) -> i32 {
+    pub(super) fn product(a: &[u8], b: &[i8]) -> i32 {
         super::product_of(a, b)
     }
 
@@ -111,7 +111,7 @@ pub(super) fn histogram(rows: &[u64], query: &[u64], every: usize, counts: &mut 
 }
 
 /// The dot product of two rows of bytes.
-pub(super) fn product(a: &[i8], b: &[i8]) -> i32 {
+pub(super) fn product(a: &[u8], b: &[i8]) -> i32 {
     #[cfg(target_arch = "x86_64")]
     if wide::is_supported() {
         // SAFETY: `is_supported` checked that the processor has the features of the function.
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(portable, wide);
         }
         for length in [0, 1, 31, 256, 384] {
-            let a: Vec<i8> = (0..length).map(|n| (n * 37 % 255 - 127) as i8).collect();
+            let a: Vec<u8> = (0..length).map(|n| (n * 37 % 255 - 127) as i8 as u8).collect();
             let b: Vec<i8> = (0..length).map(|n| (n * 91 % 255 - 127) as i8).collect();
             assert_eq!(product(&a, &b), product_of(&a, &b));
         }

@@ -172,6 +172,7 @@ impl Worker {
                 let stats = self.run_until(&stop_requested, &JobScope::default(), &|_, _| {});
                 if stats.is_err() || stats.is_ok_and(|stats| stats == WorkStats::default()) {
                     reindexing.step(&self.engine);
+                    self.engine.seal_indexes();
                     self.engine.store().wait(revision, IDLE_POLL_INTERVAL);
                 }
             }

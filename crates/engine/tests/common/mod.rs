@@ -17,7 +17,7 @@ use treering_engine::{
     Worker,
 };
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
-use treering_stores::{EmbeddedStore, Sync};
+use treering_stores::{EmbeddedStore, IndexFolder, Sync};
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
 /// The initial time of test clocks.
@@ -82,7 +82,8 @@ pub fn parts(
     embedders: Vec<Arc<dyn Embedder>>,
 ) -> EngineParts {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
-    parts_over(Arc::new(store), policy, summarizer, clock, embedders)
+    let parts = parts_over(Arc::new(store), policy, summarizer, clock, embedders);
+    EngineParts { index_files: Some(Arc::new(IndexFolder::new(folder))), ..parts }
 }
 
 /// The parts of an engine over a store that is already open.
@@ -113,6 +114,7 @@ pub fn parts_over(
         spend: SpendLimits::default(),
         search: SearchOptions::default(),
         embed_texts: EmbedTextOptions::default(),
+        index_files: None,
     }
 }
 

@@ -24,7 +24,7 @@ mod workloads;
 use std::path::Path;
 
 use common::assert_sound;
-use treering_engine::Engine;
+use treering_engine::{Engine, Query};
 use treering_testkit::disk::{CrashState, explore};
 use turns::{append, label, stored, transcript};
 use workloads::Workload;
@@ -63,6 +63,7 @@ fn run(workload: &Workload, states: usize) {
 
 /// The guarantees that hold in every crash state.
 fn check(workload: &Workload, state: &CrashState, folder: &Path) {
+    check_index(workload, folder);
     let engine = workload.setup.open(folder).unwrap();
     assert_sound(&engine);
     let before = contents(workload, &engine);
@@ -85,6 +86,21 @@ fn check(workload: &Workload, state: &CrashState, folder: &Path) {
     assert_sound(&engine);
 }
 
+/// Search finds the same with index files of any time as without them.
+fn check_index(workload: &Workload, folder: &Path) {
+    let search = || {
+        let engine = workload.setup.open(folder).unwrap();
+        let query = Query { text: "what did sealed 7 say".into(), limit: 100, ..Query::default() };
+        let found = engine.search(&query).unwrap().into_iter();
+        found.map(|hit| (hit.snippet.text, hit.score.to_bits())).collect::<Vec<_>>()
+    };
+    let expected = search();
+    for index in &workload.indexes {
+        workloads::copy_index(index.path(), folder);
+        assert_eq!(search(), expected, "an index file of another time was used");
+    }
+}
+
 /// The labels of the turns, or their full text if no workload filled the store.
 fn contents(workload: &Workload, engine: &Engine) -> Vec<String> {
     match workload.transcript {
@@ -98,6 +114,7 @@ fn acknowledged_turns_survive_every_power_cut() {
     let (all_states, is_long) = budget();
     let recorded = [
         workloads::one_writer(),
+        workloads::sealed_index(),
         workloads::sixteen_writers(),
         workloads::sealing(),
         workloads::overrides(),

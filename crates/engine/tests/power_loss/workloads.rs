@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread;
 
 use rusqlite::Connection;
-use treering_core::ports::ConversationFilter;
+use treering_core::ports::{ConversationFilter, IndexFiles};
 use treering_core::{ConversationState, Embedder, Node, NodeContent, Policy, StoreError, TenantId};
 use treering_engine::{
-    Engine, JobScope, NewSummary, SummaryParents, Update, UpdateStrategy, Worker,
+    Engine, EngineParts, JobScope, NewSummary, SummaryParents, Update, UpdateStrategy, Worker,
 };
 use treering_providers::StaticEmbedder;
-use treering_stores::{EmbeddedStore, Sync};
+use treering_stores::{EmbeddedStore, IndexFolder, Sync};
 use treering_testkit::disk::{Disk, DiskTrace, scratch_folder};
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
@@ -25,6 +25,9 @@ pub(crate) struct Workload {
     pub(crate) setup: Setup,
     /// The expected transcript of a migrated store; other stores hold labeled turns.
     pub(crate) transcript: Option<Vec<String>>,
+    /// The index folders that the workload left behind, oldest first. The file system may have
+    /// kept any of them, whatever it lost of the store.
+    pub(crate) indexes: Vec<tempfile::TempDir>,
 }
 
 /// The configuration of an engine.
@@ -59,6 +62,8 @@ impl Setup {
             clock,
             embedders,
         );
+        let files: Arc<dyn IndexFiles> = Arc::new(IndexFolder::new(folder));
+        let parts = EngineParts { index_files: Some(files), ..parts };
         Ok(Engine::new(parts, TenantId::default()))
     }
 }
@@ -111,7 +116,13 @@ impl Bench {
     }
 
     pub(crate) fn finish(self, name: &str) -> Workload {
-        Workload { name: name.into(), log: self.disk.log(), setup: self.setup, transcript: None }
+        Workload {
+            name: name.into(),
+            log: self.disk.log(),
+            setup: self.setup,
+            transcript: None,
+            indexes: Vec::new(),
+        }
     }
 }
 
@@ -119,6 +130,34 @@ pub(crate) fn one_writer() -> Workload {
     let bench = Bench::new(Setup::default());
     bench.append_all(&bench.open(), "alone", 0, 0..60);
     bench.finish("one writer")
+}
+
+/// Seals the search index between appends.
+pub(crate) fn sealed_index() -> Workload {
+    let bench = Bench::new(Setup::default());
+    let engine = bench.open();
+    let mut indexes = Vec::new();
+    for round in 0..5 {
+        bench.append_all(&engine, "sealed", 0, 10 * round..10 * (round + 1));
+        engine.load_index().unwrap();
+        engine.seal_index(1).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        copy_index(bench.folder.path(), copy.path());
+        indexes.push(copy);
+    }
+    drop(engine);
+    Workload { indexes, ..bench.finish("sealed index") }
+}
+
+/// Replaces the index of one home with that of another.
+pub(crate) fn copy_index(from: &Path, to: &Path) {
+    let folder = |home: &Path| home.join("index/tenant-default");
+    drop(std::fs::remove_dir_all(folder(to)));
+    std::fs::create_dir_all(folder(to)).unwrap();
+    for entry in std::fs::read_dir(folder(from)).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, folder(to).join(path.file_name().unwrap())).unwrap();
+    }
 }
 
 /// Each writer has its own conversation, and all share another.

@@ -11,6 +11,7 @@ use treering_core::ports::{Reader as _, Span, StoreResult};
 use treering_core::{ConversationId, Invalid, MessageIdx, StoreError, TenantId};
 
 use super::error::{explain, explain_io};
+use super::index_folder::IndexFolder;
 use super::open::{
     Lock, check_application_id, configure, has_wal, make_folder, open_immutable, private,
     sidecar_path, sync_folder,
@@ -180,8 +181,10 @@ pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Op
             if has_wal(from) { inspect(from).map(drop) } else { inspect(&incoming).map(drop) }
         })
         .and_then(|()| exchange(folder, path, &incoming).map_err(failed));
-    if restored.is_err() {
-        drop(fs::remove_file(&incoming));
+    match &restored {
+        // An index of the previous store would not be used.
+        Ok(_) => IndexFolder::remove(folder),
+        Err(_) => drop(fs::remove_file(&incoming)),
     }
     restored
 }

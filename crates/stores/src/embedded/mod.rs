@@ -13,6 +13,7 @@ mod checksum;
 mod codes;
 mod error;
 mod health;
+mod index_folder;
 mod open;
 mod read;
 mod schema;
@@ -23,6 +24,7 @@ mod write;
 mod writer;
 
 pub use backup::BackupContents;
+pub use index_folder::IndexFolder;
 
 use std::fs;
 use std::ops::Deref;

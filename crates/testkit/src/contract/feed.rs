@@ -31,6 +31,8 @@ macro_rules! feed_contract {
             a_cursor_of_another_store_is_refused,
             a_commit_wakes_waiters,
             the_end_of_every_feed_is_known,
+            a_history_is_known_by_its_messages,
+            nodes_are_counted,
             vectors_are_kept_by_model_and_content,
             vectors_of_tenants_and_models_are_apart,
             the_vector_index_comes_back,
@@ -240,6 +242,35 @@ pub fn the_end_of_every_feed_is_known(store: &dyn Store) {
     };
     let tenants = [TenantId::default(), tenant("others")];
     assert_eq!(cursors, tenants.map(|tenant| (tenant.clone(), end(&tenant))));
+}
+
+pub fn a_history_is_known_by_its_messages(store: &dyn Store) {
+    put(store, 1);
+    let early = changes(store, &Cursor::start(), 10).cursor;
+    let history = |at: &Cursor| reader(store).history(at).unwrap();
+    let before = history(&early);
+    assert!(before.is_some());
+    let more = |idx, text| Write::AddMessage(key(1).id, message(1, idx, Role::User, text));
+    commit(store, vec![more(1, "more")]).unwrap();
+    let late = changes(store, &early, 10).cursor;
+    assert_eq!(history(&early), before, "later commits do not change it");
+    assert_ne!(history(&late), before);
+    commit(store, vec![Write::PutNode(key(1).id, Box::new(node(1, 0)))]).unwrap();
+    assert_eq!(history(&early), before);
+    let others = store.reader(&tenant("others")).unwrap();
+    assert_eq!(others.history(&late).unwrap(), None, "the feed of the others ends earlier");
+}
+
+pub fn nodes_are_counted(store: &dyn Store) {
+    put(store, 1);
+    let count = || reader(store).node_count().unwrap();
+    assert_eq!(count(), 0);
+    let write = |ordinal| Write::PutNode(key(1).id, Box::new(node(1, ordinal)));
+    commit(store, vec![write(0), write(1), write(0)]).unwrap();
+    assert_eq!(count(), 2);
+    assert_eq!(store.reader(&tenant("others")).unwrap().node_count().unwrap(), 0);
+    commit(store, vec![Write::DropTree(key(1).id, treering_core::Level::FIRST)]).unwrap();
+    assert_eq!(count(), 0);
 }
 
 fn log_line(conversation: ConversationId, text: &str) -> JobEvent {

@@ -107,6 +107,34 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         }
     }
 
+    /// Hashes the last messages up to a cursor with their sequence numbers. Messages keep their
+    /// number, and another history has another message at one of these numbers.
+    pub(super) fn read_history(&self, at: &Cursor) -> StoreResult<Option<ContentHash>> {
+        const MESSAGES: usize = 16;
+        let at = sequence_number(at)?;
+        let latest =
+            self.query_one("SELECT seq FROM tenants WHERE pk = ?1", [self.tenant], |row| {
+                row.get::<_, i64>(0)
+            })?;
+        if latest.unwrap_or(0) < at {
+            return Ok(None);
+        }
+        let sql = "SELECT m.seq, c.id, m.idx, m.hash, m.checksum
+            FROM messages m CROSS JOIN conversations c ON c.pk = m.conversation
+            WHERE m.tenant = ?1 AND m.seq <= ?2 ORDER BY m.seq DESC LIMIT ?3";
+        let read = |row: &Row<'_>| {
+            let [seq, idx]: [i64; 2] = [row.get(0)?, row.get(2)?];
+            let mut fields = [seq.to_le_bytes(), idx.to_le_bytes()].concat();
+            for column in [1, 3, 4] {
+                fields.extend(row.get_ref(column)?.as_blob()?);
+            }
+            Ok(fields)
+        };
+        let messages = self.query_all(sql, params![self.tenant, at, rows(MESSAGES)], read)?;
+        let fields: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+        Ok(Some(ContentHash::of_fields(&fields)))
+    }
+
     pub(super) fn read_vector_index(&self) -> StoreResult<Option<VectorIndex>> {
         let sql = "SELECT model, next_model, next_seq FROM vector_indexes WHERE tenant = ?1";
         self.query_one(sql, [self.tenant], |row| {

@@ -184,6 +184,14 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         self.read_changes(after, filter, limit)
     }
 
+    fn history(&self, at: &Cursor) -> StoreResult<Option<ContentHash>> {
+        self.read_history(at)
+    }
+
+    fn node_count(&self) -> StoreResult<u32> {
+        self.read_node_count()
+    }
+
     fn vector_index(&self) -> StoreResult<Option<VectorIndex>> {
         self.read_vector_index()
     }

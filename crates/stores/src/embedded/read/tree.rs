@@ -124,6 +124,11 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         })
     }
 
+    pub(super) fn read_node_count(&self) -> StoreResult<u32> {
+        let sql = "SELECT count(*) FROM nodes WHERE tenant = ?1";
+        Ok(self.query_one(sql, [self.tenant], |row| row.get(0))?.unwrap_or(0))
+    }
+
     pub(super) fn read_level_totals(
         &self,
         conversation: Option<ConversationId>,
