@@ -149,6 +149,28 @@ fn an_unusable_answer_is_requested_again() {
 }
 
 #[test]
+fn a_copy_of_the_instructions_or_of_the_retry_prompt_is_refused() {
+    let answer = |text: &str| {
+        let overview = format!("Ana put the gauge of Kerzavel into src/tide.rs. {text}");
+        format!("{{\"overview\": {}}}", Json::string(&overview).as_str())
+    };
+    let (_, requests) = summarize(&[INVENTED, GOOD]);
+    let system = &requests[0].messages[0].text;
+    let (_, retry) = requests[1].messages[3].text.split_once("Paris. ").unwrap();
+    let (retry, _) = retry.split_once(':').unwrap();
+    let rule = system.lines().find(|line| line.contains("decisions and action items")).unwrap();
+    for copied in [rule, retry] {
+        // The first answer makes the retry prompt part of the conversation.
+        let (content, requests) = summarize(&[INVENTED, &answer(copied)]);
+        assert_eq!(requests.len(), 2);
+        let error = content.unwrap_err();
+        assert!(error.reason.contains("instructions"), "{copied}: {error}");
+    }
+    let (content, _) = summarize(&[INVENTED, &answer("It reads every 20 minutes.")]);
+    assert!(content.is_ok(), "{content:?}");
+}
+
+#[test]
 fn two_unusable_answers_call_for_the_fallback() {
     let (content, requests) = summarize(&[INVENTED, "{}"]);
     let error = content.unwrap_err();
