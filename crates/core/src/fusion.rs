@@ -3,13 +3,21 @@
 //! can be explained.
 //!
 //! The weights are round numbers that work for chats between people, chats with assistants, and
-//! long technical turns; none is fitted to a data set.
+//! long technical turns; none is fitted to a data set. The score is a logistic function of the
+//! weighted sum, so that one threshold means the same for every question.
 
-use crate::lexicon::TermId;
+/// Hits below this score are not returned unless the query asks for them.
+pub const MIN_SCORE: f32 = 0.02;
+
+/// Hits below this score are marked as weak: a memory that cannot answer the question returns
+/// such hits as often as one that can.
+pub const WEAK_BELOW: f32 = 0.5;
 
 /// The signals of an item, each from 0 to about 1, or their weights.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Signals {
+    /// The quoted phrases, names and numbers of the question in the item, as they were typed.
+    pub as_typed: f32,
     /// The question's words in the item, weighted by IDF.
     pub exact_terms: f32,
     /// The question's words in the item or its neighbors, weighted by IDF.
@@ -22,9 +30,9 @@ pub struct Signals {
     pub window: f32,
     /// The question names the author.
     pub author: f32,
-    /// The asker refers to themselves, and the user wrote the item.
+    /// −1 if the asker refers to themselves, and the user did not write the item.
     pub user: f32,
-    /// The question is about the assistant's answers, and the assistant wrote the item.
+    /// −1 if the question is about the assistant's answers, and the user wrote the item.
     pub assistant: f32,
     /// The item is from the time that the question names.
     pub time: f32,
@@ -36,6 +44,7 @@ pub struct Signals {
 
 /// The weight of each signal.
 pub(crate) const WEIGHTS: Signals = Signals {
+    as_typed: 1.0,
     exact_terms: 0.4,
     nearby_terms: 0.5,
     similarity: 0.6,
@@ -50,10 +59,11 @@ pub(crate) const WEIGHTS: Signals = Signals {
 };
 
 impl Signals {
-    /// The weighted parts of the score, by name.
+    /// The weighted signals, by name.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, f32); 11] {
+    pub fn parts(&self) -> [(&'static str, f32); 12] {
         [
+            ("as typed", WEIGHTS.as_typed * self.as_typed),
             ("words", WEIGHTS.exact_terms * self.exact_terms),
             ("nearby words", WEIGHTS.nearby_terms * self.nearby_terms),
             ("similarity", WEIGHTS.similarity * self.similarity),
@@ -68,18 +78,27 @@ impl Signals {
         ]
     }
 
-    /// The score.
+    /// The sum of the weighted signals, which ranks the hits.
+    #[must_use]
+    pub fn sum(&self) -> f32 {
+        self.parts().iter().map(|(_, part)| part).sum()
+    }
+
+    /// The score, from 0 to 1: a logistic function of the sum. The slope and the middle were
+    /// fitted to the best hits of questions with and without an answer (`tools/calibrate`), and
+    /// rounded.
     #[must_use]
     pub fn score(&self) -> f32 {
-        self.parts().iter().map(|(_, part)| part).sum()
+        const SLOPE: f32 = 10.0;
+        const MIDDLE: f32 = 0.55;
+        1.0 / (1.0 + (-SLOPE * (self.sum() - MIDDLE)).exp())
     }
 }
 
-/// A score in percent. Scores are not calibrated and may exceed 1; the best one then counts as
-/// 100 %.
+/// A score in percent.
 #[must_use]
-pub fn relevance_percent(score: f32, best: f32) -> u32 {
-    ((score / best.max(1.0)).clamp(0.0, 1.0) * 100.0).round() as u32
+pub fn percent(score: f32) -> u32 {
+    (score.clamp(0.0, 1.0) * 100.0).round() as u32
 }
 
 /// The inverse document frequency of a term that occurs in `holding` of `items` items.
@@ -103,17 +122,18 @@ pub(crate) const fn is_everywhere(items: u32, holding: u32) -> bool {
     holding > items / 4 * 3 && items > 100
 }
 
-/// The weights of a question's terms; they sum to one. Question words and ubiquitous words have
-/// no weight, unless there are no others.
+/// The weights of a question's terms, given the share of its IDF that each term counts; they sum
+/// to one. Ubiquitous words have no weight, unless there are no others.
 #[must_use]
-pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Vec<f32> {
-    let rare: Vec<f32> = holding.iter().map(|holding| idf(items, *holding)).collect();
-    let counts = |(index, rare): (usize, &f32)| {
-        if terms[index].1 || is_everywhere(items, holding[index]) { 0.0 } else { *rare }
-    };
-    let mut weights: Vec<f32> = rare.iter().enumerate().map(counts).collect();
+pub fn term_weights(shares: &[f32], items: u32, holding: &[u32]) -> Vec<f32> {
+    let weight = |(share, holding): (&f32, &u32)| share * idf(items, *holding);
+    let mut weights: Vec<f32> = shares
+        .iter()
+        .zip(holding)
+        .map(|term| if is_everywhere(items, *term.1) { 0.0 } else { weight(term) })
+        .collect();
     if weights.iter().sum::<f32>() <= 0.0 {
-        weights = rare;
+        weights = shares.iter().zip(holding).map(weight).collect();
     }
     let sum = weights.iter().sum::<f32>().max(1e-9);
     weights.iter_mut().for_each(|weight| *weight /= sum);
@@ -121,11 +141,13 @@ pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Ve
 }
 
 /// The weight of a matching term in an item with this many words; lower in long items. It is
-/// BM25 with k1 = 0.5 and b = 0.5 for a term frequency of one.
+/// BM25 with k1 = 0.5 and b = 0.5 for a term frequency of one. The lower bound keeps a very long
+/// item that contains every term above the minimum score.
 #[must_use]
 pub fn length_norm(words: u32) -> f32 {
     const MEAN_WORDS: f32 = 75.0;
-    1.5 / (1.25 + 0.25 * words as f32 / MEAN_WORDS)
+    const LEAST: f32 = 0.4;
+    (1.5 / (1.25 + 0.25 * words as f32 / MEAN_WORDS)).max(LEAST)
 }
 
 /// The proximity of two items this many characters apart, from 1 down to 0.
@@ -153,23 +175,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rare_words_count_more_and_asking_words_nothing() {
-        let weights = term_weights(&[(1, false), (2, false), (3, true)], 100, &[1, 50, 2]);
-        assert!(weights[0] > weights[1] && weights[2] == 0.0);
+    fn rare_words_count_more_and_asking_words_less() {
+        let weights = term_weights(&[1.0, 1.0, 0.25], 100, &[1, 50, 1]);
+        assert!(weights[0] > weights[1]);
+        assert!((weights[2] - weights[0] / 4.0).abs() < 1e-6);
         assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
-        let everywhere = term_weights(&[(1, false), (2, false)], 1000, &[3, 751]);
-        assert_eq!(everywhere, [1.0, 0.0]);
-        assert_eq!(term_weights(&[(2, false)], 1000, &[751]), [1.0], "the only term");
-        let only_asking = term_weights(&[(3, true)], 100, &[2]);
-        assert!((only_asking[0] - 1.0).abs() < 1e-5, "the only term");
+        assert_eq!(term_weights(&[1.0, 1.0], 1000, &[3, 751]), [1.0, 0.0]);
+        assert_eq!(term_weights(&[1.0], 1000, &[751]), [1.0], "the only term");
         assert_eq!(term_weights(&[], 100, &[]), Vec::<f32>::new());
     }
 
     #[test]
-    fn the_parts_add_up() {
+    fn the_score_is_a_share_that_grows_with_the_sum() {
         let signals =
             Signals { exact_terms: 0.5, similarity: 0.25, time: 1.0, ..Signals::default() };
-        let score = signals.score();
-        assert!((score - (0.2 + 0.15 + 0.25)).abs() < 1e-6);
+        assert!((signals.sum() - (0.2 + 0.15 + 0.25)).abs() < 1e-6);
+        let score = |sum: f32| Signals { as_typed: sum, ..Signals::default() }.score();
+        assert!((score(0.55) - WEAK_BELOW).abs() < 1e-6);
+        assert!(score(0.0) < MIN_SCORE && score(0.0) > 0.0);
+        assert!(score(1.0) > 0.99 && score(3.0) <= 1.0);
+        assert_eq!((percent(0.0), percent(0.128), percent(1.0)), (0, 13, 100));
+    }
+
+    #[test]
+    fn a_word_in_a_very_long_item_is_a_hit() {
+        let own = length_norm(50_000);
+        let signals =
+            Signals { exact_terms: own, nearby_terms: own, similarity: -0.1, ..Signals::default() };
+        assert!(signals.score() > MIN_SCORE, "{}", signals.score());
     }
 }

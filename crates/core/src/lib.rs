@@ -43,6 +43,7 @@ mod hash;
 mod ids;
 mod job;
 mod json;
+mod literals;
 mod message;
 mod new_turn;
 mod node;
@@ -58,6 +59,7 @@ mod redact;
 mod relative_dates;
 mod slug;
 mod summary_request;
+mod supersession;
 mod time;
 mod time_expressions;
 mod tool;
@@ -83,6 +85,7 @@ pub use ids::{
 };
 pub use job::{BatchSizes, Job, JobId, JobKind, JobState, LEASE_MS, RetryPolicy};
 pub use json::Json;
+pub use literals::{Literal, share_as_typed};
 pub use message::{Message, NewMessage, Role, Turn};
 pub use new_turn::{MessageText, NewTurn};
 pub use node::{
@@ -108,6 +111,7 @@ pub use slug::{as_slug, slug_of, suggest_slugs};
 pub use summary_request::{
     MessagePassage, NodePassage, Passage, SessionInfo, Strategy, SummaryRequest, ToolPassage,
 };
+pub use supersession::{COMPARED, Statement, superseded};
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};
 pub use top::{plan_top, sort_roots};

@@ -1,6 +1,9 @@
 //! Analysis of a question: its terms, the person it refers to, and the times it names.
 
-use crate::lexicon::{self, TermId, fold, is_conversation_word, is_first_person, terms};
+use crate::lexicon::{
+    self, TermId, fold, is_conversation_word, is_first_person, is_question_opener, terms,
+};
+use crate::literals::{Literal, literals};
 use crate::time::Timestamp;
 
 /// An analyzed question.
@@ -12,12 +15,16 @@ pub struct Question {
     pub terms: Vec<QuestionTerm>,
     /// The words, folded.
     pub words: Vec<String>,
+    /// The parts that count as they were typed.
+    pub literals: Vec<Literal>,
     /// Whether the asker refers to themselves, so that the user's messages rank higher.
     pub first_person: bool,
     /// Whether it asks about the assistant's answers.
     pub about_answers: bool,
     /// Whether it asks about the past.
     pub about_past: bool,
+    /// Whether it asks about the present, so that a later statement supersedes an earlier one.
+    pub about_present: bool,
     /// The time ranges that it names.
     pub times: Vec<(Timestamp, Timestamp)>,
 }
@@ -29,33 +36,59 @@ pub struct QuestionTerm {
     pub id: TermId,
     /// The word, folded.
     pub word: String,
-    /// Whether the word only phrases the question and carries no content.
+    /// Other terms that count like this one: "moved" tells where somebody lives now.
+    pub alternatives: Vec<TermId>,
+    /// Whether the word mainly phrases the question.
     pub is_question_word: bool,
+}
+
+impl QuestionTerm {
+    /// The share of its IDF that the term counts.
+    #[must_use]
+    pub const fn share(&self) -> f32 {
+        const ASKING: f32 = 0.1;
+        if self.is_question_word { ASKING } else { 1.0 }
+    }
+
+    /// The term and its alternatives.
+    pub fn ids(&self) -> impl Iterator<Item = TermId> + '_ {
+        std::iter::once(self.id).chain(self.alternatives.iter().copied())
+    }
 }
 
 impl Question {
     /// Analyzes a question. Relative times ("last month") refer to `now`.
     #[must_use]
     pub fn new(text: &str, now: Timestamp) -> Self {
+        let words = lexicon::words(text);
+        let times = crate::time_expressions::spans(&fold(text), now);
+        let is_question = is_question(text)
+            || words
+                .first()
+                .is_some_and(|word| is_question_opener(word) || is_conversation_word(word));
+        let first_person = words.iter().any(|word| is_first_person(word));
+        let about_present = times.is_empty() && is_about_present(&words, first_person);
         let mut distinct: Vec<QuestionTerm> = Vec::new();
         for term in terms(text) {
             if !distinct.iter().any(|other| other.id == term.id) {
-                let is_asking = is_conversation_word(&term.word);
+                let changes =
+                    if about_present { lexicon::changes_of(&term.word) } else { Vec::new() };
                 distinct.push(QuestionTerm {
                     id: term.id,
+                    alternatives: changes,
+                    is_question_word: is_question && is_conversation_word(&term.word),
                     word: term.word,
-                    is_question_word: is_asking,
                 });
             }
         }
-        let words = lexicon::words(text);
-        let folded = fold(text);
         Self {
             text: text.to_owned(),
-            first_person: words.iter().any(|word| is_first_person(word)),
+            literals: literals(text, is_question, !times.is_empty()),
+            first_person,
             about_answers: is_about_answers(&words),
-            about_past: words.iter().any(|word| ABOUT_PAST.contains(&word.as_str())),
-            times: crate::time_expressions::spans(&folded, now),
+            about_past: has_one(&words, &ABOUT_PAST),
+            about_present,
+            times,
             terms: distinct,
             words,
         }
@@ -63,6 +96,35 @@ impl Question {
 }
 
 const ABOUT_PAST: [&str; 6] = ["did", "have", "was", "were", "had", "has"];
+
+const NOW: [&str; 8] =
+    ["now", "currently", "current", "latest", "nowadays", "maintenant", "actuellement", "actuel"];
+const PRESENT: [&str; 10] = ["do", "does", "is", "are", "am", "have", "has", "est", "suis", "ai"];
+const PAST: [&str; 14] = [
+    "did",
+    "was",
+    "were",
+    "had",
+    "when",
+    "ago",
+    "before",
+    "previous",
+    "previously",
+    "first",
+    "originally",
+    "quand",
+    "avant",
+    "etait",
+];
+
+fn has_one(words: &[String], of: &[&str]) -> bool {
+    words.iter().any(|word| of.contains(&word.as_str()))
+}
+
+/// Whether a question names the present, or asks in the present about the asker.
+fn is_about_present(words: &[String], first_person: bool) -> bool {
+    has_one(words, &NOW) || (first_person && has_one(words, &PRESENT) && !has_one(words, &PAST))
+}
 
 /// Verbs that describe an assistant's answers.
 const SAID: [&str; 18] = [
@@ -169,10 +231,31 @@ mod tests {
 
     #[test]
     fn terms_are_distinct_and_question_words_are_marked() {
+        let keywords = question("shopping list");
+        assert!(keywords.terms.iter().all(|term| term.share() == 1.0));
         let parsed = question("List the boats and the boat that was mentioned");
         let terms: Vec<(&str, bool)> =
             parsed.terms.iter().map(|t| (t.word.as_str(), t.is_question_word)).collect();
         assert_eq!(terms, [("list", true), ("boats", false), ("mentioned", true)]);
+    }
+
+    #[test]
+    fn questions_about_the_present_are_recognized() {
+        for (text, expected) in [
+            ("Where do I live now?", true),
+            ("Where do I live?", true),
+            ("Where did I live?", false),
+            ("What is Ana's current job?", true),
+            ("Which boats does Ana like?", false),
+            ("Where do I live since 3 May 2024?", false),
+            ("Où est-ce que j'habite maintenant ?", true),
+        ] {
+            assert_eq!(question(text).about_present, expected, "{text}");
+        }
+        let move_id = question("move").terms[0].id;
+        let asks =
+            |text: &str| question(text).terms.iter().any(|t| t.ids().any(|id| id == move_id));
+        assert!(asks("Where do I live now?") && !asks("Where did I live?"));
     }
 
     #[test]

@@ -356,7 +356,8 @@ fn limit_and_min_score_are_respected() {
     assert_eq!(texts(&above_score), texts(&all)[..2]);
     for hit in &all {
         let sum: f32 = hit.parts().iter().map(|(_, part)| part).sum();
-        assert!((sum - hit.score).abs() < 1e-4, "the parts explain the score");
+        assert!((sum - hit.signals.sum()).abs() < 1e-4, "the parts explain the order");
+        assert!((0.0..=1.0).contains(&hit.score), "{}", hit.score);
     }
     assert!(all[0].snippet.marked("[", "]").contains("[staging]"));
 }
@@ -440,7 +441,7 @@ fn nodes_are_found_until_they_are_deleted() {
     }
     let id = id.unwrap();
     run_due_jobs(&engine, id);
-    let nodes = Query { levels: vec![1], ..query("tide gauge pontoon 2") };
+    let nodes = Query { levels: vec![1], min_score: Some(0.0), ..query("tide gauge pontoon 2") };
     let found = engine.search(&nodes).unwrap().hits;
     assert_eq!(found.len(), 4);
     assert!(found.iter().all(|hit| hit.level() == 1));

@@ -57,7 +57,8 @@ fn say_all(engine: &Engine, numbers: std::ops::Range<i64>) {
 }
 
 fn ask(engine: &Engine, text: &str) -> SearchOutcome {
-    engine.search(&Query { text: text.to_owned(), limit: 20, ..Query::default() }).unwrap()
+    let (text, min_score) = (text.to_owned(), Some(0.0));
+    engine.search(&Query { text, limit: 20, min_score, ..Query::default() }).unwrap()
 }
 
 /// The similarity of the best hit; 0 if it has no vector yet.

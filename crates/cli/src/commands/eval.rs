@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::CliError;
 use super::output::{BOLD, Column, DIM, Output, TextTable, count, grouped, print_dim, print_text};
-use crate::eval::{ContextMethod, Contexts, Measured, measure, read};
+use crate::eval::{Answerability, ContextMethod, Contexts, EvalQuestion, Measured, measure, read};
 use treering::Options;
 
 #[derive(clap::Args)]
@@ -32,6 +32,10 @@ pub(super) struct Args {
     /// Also show the figures of each category
     #[arg(long)]
     categories: bool,
+    /// Also ask each file the questions of the next file, which it cannot answer, and measure how
+    /// often search says so
+    #[arg(long)]
+    unanswerable: bool,
 }
 
 #[derive(Serialize)]
@@ -46,6 +50,17 @@ struct View {
     p99_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     contexts: Option<ContextsView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answerability: Option<AnswerabilityView>,
+}
+
+#[derive(Serialize)]
+struct AnswerabilityView {
+    unanswerable: usize,
+    unanswerable_nothing: f64,
+    unanswerable_weak: f64,
+    answerable_weak: f64,
+    evidence_lost: f64,
 }
 
 #[derive(Serialize)]
@@ -83,6 +98,7 @@ struct Row {
 struct RankingLine<'a> {
     id: &'a str,
     turns: &'a [String],
+    score: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<&'a str>,
 }
@@ -95,20 +111,28 @@ pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(),
         ));
     }
     let contexts = args.context_budget.map(Contexts::new);
-    let mut measured = Measured { contexts, ..Measured::default() };
+    let answerability = args.unanswerable.then(Answerability::default);
+    let mut measured = Measured { contexts, answerability, ..Measured::default() };
     let texts = files
         .iter()
         .map(|path| {
             std::fs::read_to_string(path).map_err(|error| CliError::File(path.clone(), error))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let questions: usize =
-        texts.iter().filter_map(|text| read(text).ok()).flatten().map(|h| h.questions.len()).sum();
-    let bar = output.progress(questions as u64, "asking");
+    let of_file = |text: &String| -> Vec<EvalQuestion> {
+        read(text).into_iter().flatten().flat_map(|haystack| haystack.questions).collect()
+    };
+    let questions: Vec<Vec<EvalQuestion>> = texts.iter().map(of_file).collect();
+    let all: usize = questions.iter().map(Vec::len).sum();
+    let bar = output.progress((all * (1 + usize::from(args.unanswerable))) as u64, "asking");
     for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
         let home =
             std::env::temp_dir().join(format!("treering-eval-{}-{number}", std::process::id()));
-        let result = measure(path, text, &home, options, &mut measured, || bar.inc(1));
+        let foreign = match &questions[(number + 1) % questions.len()] {
+            next if args.unanswerable && questions.len() > 1 => next.as_slice(),
+            _ => &[],
+        };
+        let result = measure(path, text, foreign, &home, options, &mut measured, || bar.inc(1));
         // Best effort: a leftover scratch folder does no harm.
         drop(std::fs::remove_dir_all(&home));
         result.map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
@@ -145,10 +169,14 @@ fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
     let mut file = io::BufWriter::new(std::fs::File::create(path)?);
     for answered in &measured.answered {
         let context = answered.context.as_deref();
-        serde_json::to_writer(
-            &mut file,
-            &RankingLine { id: &answered.id, turns: &answered.turns, context },
-        )?;
+        let (id, turns, score) = (&answered.id, &answered.turns, answered.score);
+        serde_json::to_writer(&mut file, &RankingLine { id, turns, score, context })?;
+        writeln!(file)?;
+    }
+    for (id, score) in &measured.unanswered {
+        let id = &format!("unanswerable {id}");
+        let line = RankingLine { id, turns: &[], score: *score, context: None };
+        serde_json::to_writer(&mut file, &line)?;
         writeln!(file)?;
     }
     file.flush()
@@ -185,7 +213,33 @@ fn view(args: &Args, files: usize, measured: &Measured) -> View {
         p90_us: micros(0.9),
         p99_us: micros(0.99),
         contexts: measured.contexts.as_ref().map(contexts_view),
+        answerability: measured.answerability.as_ref().map(|it| {
+            let [unanswerable_nothing, unanswerable_weak, answerable_weak, evidence_lost] =
+                it.percents();
+            AnswerabilityView {
+                unanswerable: measured.unanswered.len(),
+                unanswerable_nothing,
+                unanswerable_weak,
+                answerable_weak,
+                evidence_lost,
+            }
+        }),
     }
+}
+
+fn print_answerability(out: &mut dyn Write, view: &AnswerabilityView) -> io::Result<()> {
+    let text = format!(
+        "{} without an answer: {:.1} % find nothing, {:.1} % find nothing or weak hits only. With \
+         an answer: {:.1} % find nothing or weak hits only, {:.1} % lose the evidence of the first \
+         ten hits to the minimum score.",
+        count(view.unanswerable as u64, "question"),
+        view.unanswerable_nothing,
+        view.unanswerable_weak,
+        view.answerable_weak,
+        view.evidence_lost
+    );
+    writeln!(out)?;
+    print_text(out, "", &text)
 }
 
 fn contexts_view(contexts: &Contexts) -> ContextsView {
@@ -245,6 +299,7 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
     );
     writeln!(out)?;
     print_text(out, "", &question_summary)?;
+    view.answerability.as_ref().map_or(Ok(()), |it| print_answerability(out, it))?;
     view.contexts.as_ref().map_or(Ok(()), |contexts| print_contexts(out, contexts))
 }
 

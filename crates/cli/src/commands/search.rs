@@ -67,7 +67,7 @@ pub(super) struct Args {
     /// Maximum number of results
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 10)]
     limit: usize,
-    /// Minimum score of a result
+    /// Minimum score of a result, from 0 to 1 [default: 0.02, or 0 with --semantic]
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
     /// Show how each score is composed
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     }
     output.show(&hits, |out| {
         if hits.is_empty() {
-            return writeln!(out, "no results");
+            return writeln!(out, "nothing found");
         }
         hits.iter().try_for_each(|hit| print(out, hit, args.explain))
     })?;
@@ -119,6 +119,10 @@ pub(super) fn print(out: &mut dyn Write, hit: &HitView, explain: bool) -> io::Re
     };
     let location = format!("{} · {}", hit.slug, local_of(&hit.at));
     let score = paint(DIM, format!("{:.2}", hit.score));
+    let weak = if hit.weak { " · weak" } else { "" };
+    let superseded = hit.superseded_by.as_ref();
+    let superseded = superseded.map_or_else(String::new, |by| format!(" · superseded by {by}"));
+    let location = format!("{location}{weak}{superseded}");
     writeln!(out, "{score} {} {}", paint(BOLD, kind), paint(DIM, location))?;
     print_text(out, INDENT, &hit.marked_snippet(&MATCH.to_string(), &format!("{MATCH:#}")))?;
     if explain {

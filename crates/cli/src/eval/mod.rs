@@ -1,6 +1,7 @@
 //! Measures retrieval on data sets: how well search ranks the evidence for each question. The
 //! figures are defined as in the data sets' own scorer.
 
+mod answerability;
 mod context;
 mod data;
 mod metrics;
@@ -9,15 +10,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use treering_core::fusion::MIN_SCORE;
 use treering_core::ports::{JobFilter, Span};
 use treering_core::{ConversationId, MessageIdx};
-use treering_engine::{Error, HitItem, JobScope, Query, Worker};
+use treering_engine::{Error, Hit, HitItem, JobScope, Query, Worker};
 
 use treering::import::{ImportOptions, Importer};
 use treering::{Engine, Options};
 
+use answerability::best_score;
+
+pub(crate) use answerability::Answerability;
 pub(crate) use context::{ContextMethod, Contexts};
-pub(crate) use data::{DatasetError, Haystack, read};
+pub(crate) use data::{DatasetError, EvalQuestion, Haystack, read};
 pub(crate) use metrics::{Figures, RankedUnit};
 
 /// The number of turns ranked for each question.
@@ -30,6 +35,8 @@ pub(crate) struct QuestionResult {
     pub(crate) id: String,
     /// Ids of the ranked turns, best first.
     pub(crate) turns: Vec<String>,
+    /// The score of the best hit.
+    pub(crate) score: f32,
     /// The context built for the question, if contexts are measured.
     pub(crate) context: Option<String>,
 }
@@ -41,6 +48,8 @@ pub(crate) struct Measured {
     pub(crate) figures: BTreeMap<(RankedUnit, String), Figures>,
     /// Every question and its ranking.
     pub(crate) answered: Vec<QuestionResult>,
+    /// Every question asked of a history that cannot answer it, with its best score.
+    pub(crate) unanswered: Vec<(String, f32)>,
     /// The search time of each question.
     pub(crate) times: Vec<Duration>,
     /// The number of turns searched.
@@ -49,6 +58,8 @@ pub(crate) struct Measured {
     pub(crate) nodes: u64,
     /// The figures of the contexts, if they are measured.
     pub(crate) contexts: Option<Contexts>,
+    /// The figures of questions with and without an answer, if they are measured.
+    pub(crate) answerability: Option<Answerability>,
 }
 
 impl Measured {
@@ -63,10 +74,11 @@ impl Measured {
 }
 
 /// Imports the haystacks of a file into an empty home, builds their trees and asks their
-/// questions.
+/// questions, and those that they cannot answer.
 pub(crate) fn measure(
     path: &Path,
     text: &str,
+    unanswerable: &[EvalQuestion],
     home: &Path,
     options: &Options,
     measured: &mut Measured,
@@ -87,22 +99,30 @@ pub(crate) fn measure(
     }
     measured.nodes += engine.verify(|_| ())?.nodes;
     for haystack in &haystacks {
-        ask(&engine, haystack, measured, &mut progress)?;
+        ask(&engine, haystack, unanswerable, measured, &mut progress)?;
     }
     Ok(())
 }
 
 impl data::EvalQuestion {
-    /// The query for turns of the question's conversation.
+    /// The query for turns of the question's conversation. The ranking does not depend on the
+    /// minimum score, which is applied later.
     fn query(&self, conversation: ConversationId) -> Query {
-        let (text, conversations) = (self.text.clone(), vec![conversation]);
-        Query { text, conversations, levels: vec![0], limit: RANKED, ..Query::default() }
+        Query {
+            text: self.text.clone(),
+            conversations: vec![conversation],
+            levels: vec![0],
+            limit: RANKED,
+            min_score: Some(0.0),
+            ..Query::default()
+        }
     }
 }
 
 fn ask(
     engine: &Engine,
     haystack: &Haystack,
+    unanswerable: &[EvalQuestion],
     measured: &mut Measured,
     progress: &mut dyn FnMut(),
 ) -> Result<(), EvalError> {
@@ -124,24 +144,42 @@ fn ask(
         if let Some(reason) = answer.lexical_only_reason {
             return Err(EvalError::Unfinished(reason));
         }
-        let turns: Vec<String> = answer
-            .hits
-            .into_iter()
-            .filter_map(|hit| match hit.item {
-                HitItem::Message(message) => message.body.external_id.map(|id| id.to_string()),
-                HitItem::ToolCall(_) | HitItem::Node(_) => None,
-            })
-            .collect();
+        let is_evidence =
+            |hit: &Hit| turn_id(hit).is_some_and(|id| question.gold_turns.contains(&id));
+        if let Some(answerability) = &mut measured.answerability {
+            let first: Vec<bool> = answer.hits.iter().take(10).map(is_evidence).collect();
+            answerability.add_answerable(&answer.hits, &first);
+        }
+        let score = best_score(&answer.hits);
+        let is_returned = |hit: &&Hit| hit.score >= MIN_SCORE;
+        let turns: Vec<String> =
+            answer.hits.iter().filter(is_returned).filter_map(turn_id).collect();
         measured.count(question, &turns, &session_of);
         measured.times.push(elapsed);
         let context = match &mut measured.contexts {
             Some(contexts) => Some(contexts.ask(engine, &conversation, &messages, question)?),
             None => None,
         };
-        measured.answered.push(QuestionResult { id: question.id.clone(), turns, context });
+        measured.answered.push(QuestionResult { id: question.id.clone(), turns, score, context });
+        progress();
+    }
+    for question in unanswerable {
+        let hits = engine.search(&question.query(conversation.id))?.hits;
+        if let Some(answerability) = &mut measured.answerability {
+            answerability.add_unanswerable(&hits);
+        }
+        measured.unanswered.push((question.id.clone(), best_score(&hits)));
         progress();
     }
     Ok(())
+}
+
+/// The id of a turn in its data set.
+fn turn_id(hit: &Hit) -> Option<String> {
+    match &hit.item {
+        HitItem::Message(message) => message.body.external_id.as_ref().map(ToString::to_string),
+        HitItem::ToolCall(_) | HitItem::Node(_) => None,
+    }
 }
 
 impl Measured {

@@ -1,6 +1,7 @@
 //! The lexicon: the terms that index a text. Words are folded (case, accents) and stemmed in
 //! their language; code identifiers are indexed whole and by their parts.
 
+mod changes;
 mod irregular;
 mod stop;
 
@@ -13,7 +14,8 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::sentence::is_ideograph;
 
-pub(crate) use stop::{is_conversation_word, is_first_person};
+pub(crate) use changes::changes_of;
+pub(crate) use stop::{is_conversation_word, is_first_person, is_question_opener};
 
 /// A term as a number; equal terms have equal numbers.
 pub type TermId = u64;

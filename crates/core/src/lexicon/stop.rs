@@ -10,10 +10,16 @@ pub(super) fn is_french(word: &str) -> bool {
     FRENCH.binary_search(&word).is_ok()
 }
 
-/// Whether a folded word only asks about a conversation and carries no content.
+/// Whether a folded word asks about a conversation. Such a word counts little in a question.
 #[must_use]
 pub(crate) fn is_conversation_word(word: &str) -> bool {
     CONVERSATION_WORDS.binary_search(&word).is_ok()
+}
+
+/// Whether a folded word opens a question.
+#[must_use]
+pub(crate) fn is_question_opener(word: &str) -> bool {
+    QUESTION_OPENERS.binary_search(&word).is_ok()
 }
 
 /// Whether a folded word is a first-person pronoun.
@@ -71,4 +77,13 @@ const CONVERSATION_WORDS: [&str; 72] = [
 const FIRST_PERSON: [&str; 17] = [
     "i", "j", "je", "ma", "me", "mes", "mine", "moi", "mon", "my", "myself", "nos", "notre", "nous", "our",
     "us", "we",
+];
+
+/// Words that open a question, sorted.
+#[rustfmt::skip]
+const QUESTION_OPENERS: [&str; 40] = [
+    "am", "are", "can", "combien", "comment", "could", "did", "do", "does", "est", "had", "has",
+    "have", "how", "is", "may", "ou", "pourquoi", "qu", "quand", "que", "quel", "quelle", "quelles",
+    "quels", "qui", "quoi", "should", "was", "were", "what", "when", "where", "which", "who",
+    "whom", "whose", "why", "will", "would",
 ];

@@ -24,7 +24,8 @@ pub trait IndexSnapshot {
     fn model(&self) -> (&str, usize);
 
     /// The best candidates for a question, best first. Returns up to twice the limit, because
-    /// some items may have been deleted from the store in the meantime.
+    /// some items may have been deleted from the store in the meantime, and beyond that the items
+    /// that may contain a literal of the question.
     fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<SearchCandidate>>;
 
     /// The byte ranges of the words in `line` that match one of the terms.
@@ -72,6 +73,9 @@ pub struct SearchCandidate {
     pub item: ItemRef,
     /// The signals for ranking.
     pub signals: Signals,
+    /// Whether it contains all terms of one of the question's literals. Its text decides whether
+    /// they stand there as typed.
+    pub has_literal_terms: bool,
 }
 
 /// The index could not answer.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use treering_core::fusion::relevance_percent;
+use treering_core::fusion::percent;
 use treering_core::packing::{
     BlockStyle, Costs, DetailLevel, HeaderStyle, Omission, Piece, PieceKey, PieceSource,
     RecallCandidate, SkipReason, Strand,
@@ -154,12 +154,6 @@ impl<'a> ConversationPieces<'a> {
         Some((message, render::slice_text(message, slice)))
     }
 
-    /// The relevance of a hit in percent.
-    pub(super) fn relevance(&self, score: f32) -> u32 {
-        let hits = self.question_hits.as_ref().map_or(&[][..], |asked| &asked.hits);
-        relevance_percent(score, hits.iter().map(|hit| hit.score).fold(0.0, f32::max))
-    }
-
     /// A node as a block; matches show their relevance in a labelled style.
     pub(super) fn node_block(
         &self,
@@ -171,7 +165,7 @@ impl<'a> ConversationPieces<'a> {
         match style {
             BlockStyle::Record => render::node(node, detail),
             BlockStyle::Labelled | BlockStyle::Previous => {
-                let relevance = score.map(|score| self.relevance(score));
+                let relevance = score.map(percent);
                 labelled::node(node, detail, style, relevance)
             }
         }

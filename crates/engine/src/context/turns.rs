@@ -81,7 +81,7 @@ impl ConversationPieces<'_> {
             turn: no.0,
             messages: messages.map(|it| (&**it, it.body.text.as_str())).collect(),
             tools: turn.tools.iter().map(String::as_str).collect(),
-            relevance: score.map(|score| self.relevance(score)),
+            relevance: score.map(treering_core::fusion::percent),
             focus,
             part: focus.and_then(|idx| self.parts.get(&idx)).map(String::as_str),
         })

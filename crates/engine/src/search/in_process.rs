@@ -10,7 +10,7 @@ use treering_core::ports::{
 
 use super::filter::Filter;
 use super::index::ItemIndex;
-use super::rank::rank;
+use super::rank::{RankedItem, rank};
 use super::semantic::rank_by_similarity;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -65,7 +65,11 @@ impl IndexSnapshot for ItemIndexSnapshot {
             true => rank_by_similarity(&index, query.vector, &filter, query.limit),
             false => rank(&index, query.question, query.vector, &filter, query.limit),
         };
-        let candidate = |(item, signals)| SearchCandidate { item: index.item_ref(item), signals };
+        let candidate = |ranked: RankedItem| SearchCandidate {
+            item: index.item_ref(ranked.item),
+            signals: ranked.signals,
+            has_literal_terms: ranked.has_literal_terms,
+        };
         Ok(ranked.into_iter().map(candidate).collect())
     }
 

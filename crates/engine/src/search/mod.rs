@@ -6,8 +6,10 @@ mod in_process;
 mod index;
 mod index_build;
 mod index_cache;
+mod named_authors;
 mod postings;
 mod query_embedding;
+mod query_terms;
 mod rank;
 mod scan;
 mod seal;
@@ -19,20 +21,21 @@ mod simd;
 mod snippet;
 mod term_matches;
 mod text;
+mod text_order;
 mod topics;
 
 use std::borrow::Cow;
 use std::time::Instant;
 
-use treering_core::fusion::Signals;
+use treering_core::fusion::{MIN_SCORE, Signals, WEAK_BELOW};
 use treering_core::lexicon::TermId;
 use treering_core::ports::{
     ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, ItemFilter,
     ItemRef, SearchCandidate, SearchIndex, StoredItem,
 };
 use treering_core::{
-    ConversationId, ConversationState, Message, Node, Question, Role, ThreadName, Timestamp,
-    ToolCall, prompt,
+    COMPARED, ConversationId, ConversationState, Message, MessageIdx, Node, Question, Role,
+    ThreadName, Timestamp, ToolCall, prompt,
 };
 
 use crate::engine::Engine;
@@ -76,7 +79,7 @@ pub struct Query {
     pub semantic: bool,
     /// Maximum number of hits.
     pub limit: usize,
-    /// Minimum score of a hit.
+    /// Minimum score of a hit; [`MIN_SCORE`] if there is none, and 0 for a semantic query.
     pub min_score: Option<f32>,
 }
 
@@ -84,14 +87,23 @@ impl Query {
     /// The score of a candidate: all signals, or the similarity alone.
     fn score(&self, candidate: &SearchCandidate) -> f32 {
         let signals = candidate.signals;
-        if self.semantic { signals.similarity } else { signals.score() }
+        if self.semantic { signals.similarity.clamp(0.0, 1.0) } else { signals.score() }
+    }
+
+    fn min_score(&self) -> f32 {
+        let default = if self.semantic { 0.0 } else { MIN_SCORE };
+        self.min_score.unwrap_or(default)
     }
 
     /// The number of candidates to rank. Topics are compared after ranking, so that a query with
     /// topics needs many more candidates than hits.
     fn candidates(&self) -> usize {
         const WITH_TOPICS: usize = 5000;
-        if self.topics.is_empty() { self.limit } else { self.limit.max(WITH_TOPICS) }
+        match self.limit {
+            0 => 0,
+            limit if self.topics.is_empty() => limit.max(COMPARED),
+            limit => limit.max(WITH_TOPICS),
+        }
     }
 }
 
@@ -102,12 +114,14 @@ pub struct Hit {
     pub conversation: ConversationId,
     /// The message, tool call or node.
     pub item: HitItem,
-    /// Its relevance score.
+    /// Its score, from 0 to 1.
     pub score: f32,
     /// The signals that the score is computed from.
     pub signals: Signals,
     /// The best matching part of its text, with the matches marked.
     pub snippet: Snippet,
+    /// The later message that supersedes it, if the question is about the present.
+    pub superseded_by: Option<(ConversationId, MessageIdx)>,
 }
 
 /// The kinds of items that search finds.
@@ -152,12 +166,16 @@ impl Hit {
         }
     }
 
-    /// The named parts of its score; their sum is the score.
+    /// Whether a memory that cannot answer the question returns such hits too.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, f32); 11] {
-        let fused = self.signals.score();
-        let scale = if fused == 0.0 { 1.0 } else { self.score / fused };
-        self.signals.parts().map(|(name, part)| (name, part * scale))
+    pub fn is_weak(&self) -> bool {
+        self.score < WEAK_BELOW
+    }
+
+    /// The weighted signals by name. Their sum ranks the hits, and the score is a function of it.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, f32); 12] {
+        self.signals.parts()
     }
 }
 
@@ -250,14 +268,12 @@ impl Engine {
             semantic: query.semantic,
             limit: query.candidates(),
         };
-        let candidates = index.candidates(&index_query)?;
-        Ok((
-            SearchOutcome {
-                hits: self.resolve(query, &candidates)?,
-                lexical_only_reason: words_only,
-            },
-            question,
-        ))
+        let mut candidates = index.candidates(&index_query)?;
+        text_order::rank_as_typed(&*self.reader()?, &question, &mut candidates)?;
+        let mut hits = self.resolve(query, &candidates)?;
+        text_order::rank_latest_first(&question, &mut hits);
+        hits.truncate(query.limit);
+        Ok((SearchOutcome { hits, lexical_only_reason: words_only }, question))
     }
 
     /// The item filter of a query. Directories and states are resolved to conversations.
@@ -289,16 +305,16 @@ impl Engine {
         })
     }
 
-    /// Reads the candidates from the store page by page. Items deleted in the meantime are
-    /// skipped.
+    /// Reads the candidates from the store page by page: the hits, and as many as are compared
+    /// with each other. Items deleted in the meantime are skipped.
     fn resolve(&self, query: &Query, candidates: &[SearchCandidate]) -> Result<Vec<Hit>> {
-        let is_wanted = |it: &&SearchCandidate| {
-            query.min_score.is_none_or(|min_score| query.score(it) >= min_score)
-        };
+        let min_score = query.min_score();
+        let is_wanted = |it: &&SearchCandidate| query.score(it) >= min_score;
         let candidates: Vec<&SearchCandidate> = candidates.iter().filter(is_wanted).collect();
         let reader = self.reader()?;
-        let mut hits = Vec::with_capacity(query.limit.min(candidates.len()));
-        for page in candidates.chunks(query.limit.max(1)) {
+        let limit = query.limit.max(COMPARED);
+        let mut hits = Vec::with_capacity(limit.min(candidates.len()));
+        for page in candidates.chunks(limit) {
             let refs: Vec<ItemRef> = page.iter().map(|candidate| candidate.item).collect();
             let items = reader.items(&refs)?;
             for (item, candidate) in items.into_iter().zip(page) {
@@ -306,14 +322,15 @@ impl Engine {
                 let Some(item) = item.map(HitItem::from) else { continue };
                 if topics::has_one(&*reader, conversation, &item, &query.topics)? {
                     let (score, snippet) = (query.score(candidate), Snippet::default());
-                    hits.push(Hit { conversation, item, score, signals, snippet });
+                    let superseded_by = None;
+                    hits.push(Hit { conversation, item, score, signals, snippet, superseded_by });
                 }
             }
-            if hits.len() >= query.limit {
+            if hits.len() >= limit {
                 break;
             }
         }
-        hits.truncate(query.limit);
+        hits.truncate(limit);
         Ok(hits)
     }
 }

@@ -3,16 +3,15 @@
 
 use std::cmp::Ordering;
 
-use treering_core::Question;
-use treering_core::fusion::{
-    Signals, brevity, idf, is_common, proximity, session_bm25, term_weights,
-};
-use treering_core::lexicon::words;
+use treering_core::fusion::{Signals, brevity, idf, proximity, session_bm25, term_weights};
+use treering_core::{Question, QuestionTerm};
 
 use super::filter::Filter;
 use super::index::{
     FLAG_QUESTION, FLAG_STANDING_INSTRUCTION, FLAG_USER, IndexedItem, ItemIndex, NO_SESSION,
 };
+use super::named_authors::authors;
+use super::query_terms::{leave_out_common, mask};
 use super::scan::{QuantizedQuery, TopK};
 use super::term_matches::term_matches;
 
@@ -29,15 +28,25 @@ const PARALLEL_MIN_ITEMS: usize = 50_000;
 const MAX_TERMS: usize = 32;
 /// Period after a time named in the query in which items still match it, in microseconds.
 const GRACE_MICROS: i64 = 7 * 86_400_000_000;
+/// Maximum number of items whose texts are searched for the literals of a query.
+const LITERAL_CANDIDATES: usize = 200;
 
-/// The items that match a query best, best first.
+/// An item with the signals that rank it.
+pub(super) struct RankedItem {
+    pub(super) item: u32,
+    pub(super) signals: Signals,
+    /// Whether it contains all terms of a literal.
+    pub(super) has_literal_terms: bool,
+}
+
+/// The items that match a query best, best first, and all that may contain a literal.
 pub(super) fn rank(
     index: &ItemIndex,
     question: &Question,
     vector: &[f32],
     filter: &Filter,
     limit: usize,
-) -> Vec<(u32, Signals)> {
+) -> Vec<RankedItem> {
     if filter.matches_nothing || limit == 0 || index.items.is_empty() {
         return Vec::new();
     }
@@ -47,7 +56,10 @@ pub(super) fn rank(
     let quantized = quantized(index, vector, filter);
     let by_words = || {
         let scorer = Scorer::new(index, question, &quantized, filter);
-        let candidates = scorer.by_words(candidate_limit);
+        let mut candidates = scorer.by_words(candidate_limit, 0);
+        for literal in &scorer.literals {
+            candidates.extend(scorer.by_words(LITERAL_CANDIDATES, *literal));
+        }
         (scorer, candidates)
     };
     let ((scorer, mut candidates), nearest_by_similarity) = if index.items.len()
@@ -71,14 +83,16 @@ pub(super) fn rank(
     candidates.dedup();
     candidates.retain(|item| filter.passes(index, *item));
     let mut scored: Vec<(u32, f32)> =
-        candidates.iter().map(|item| (*item, scorer.signals(*item).score())).collect();
-    let order = |a: &(u32, f32), b: &(u32, f32)| by_score(index, *a, *b);
-    if scored.len() > limit {
-        scored.select_nth_unstable_by(limit - 1, order);
-        scored.truncate(limit);
-    }
-    scored.sort_unstable_by(order);
-    scored.into_iter().map(|(item, _)| (item, scorer.signals(item))).collect()
+        candidates.iter().map(|item| (*item, scorer.signals(*item).sum())).collect();
+    scored.sort_unstable_by(|a, b| by_score(index, *a, *b));
+    let mut left = (limit, LITERAL_CANDIDATES);
+    let ranked = scored.into_iter().filter_map(|(item, _)| {
+        let has_literal_terms = scorer.has_literal_terms(item);
+        let left = if has_literal_terms { &mut left.1 } else { &mut left.0 };
+        *left = left.checked_sub(1)?;
+        Some(RankedItem { item, signals: scorer.signals(item), has_literal_terms })
+    });
+    ranked.collect()
 }
 
 /// Orders items by score, best first. Ties are broken in an order that does not depend on how the
@@ -181,6 +195,8 @@ struct Scorer<'a> {
     session_term_counts: Vec<u16>,
     /// The authors named in the query; empty if it names all of them.
     named_authors: Vec<u16>,
+    /// For each literal of the query a bit mask of its terms.
+    literals: Vec<u32>,
 }
 
 impl<'a> Scorer<'a> {
@@ -193,15 +209,15 @@ impl<'a> Scorer<'a> {
         let (names, named_authors) = authors(index, question, filter);
         let terms =
             question.terms.iter().filter(|term| !names.contains(&term.word)).take(MAX_TERMS);
-        let mut terms: Vec<(u64, bool)> =
-            terms.map(|term| (term.id, term.is_question_word)).collect();
+        let mut terms: Vec<&QuestionTerm> = terms.collect();
         leave_out_common(index, filter, &mut terms);
         let all = 0..index.items.len() as u32;
         let range =
             filter.conversations.as_ref().map_or(all, |conversations| conversations.range.clone());
         let matches = term_matches(index, &terms, filter, &range);
         let messages = messages_in_scope(index, filter);
-        let weights = term_weights(&terms, messages, &matches.messages);
+        let shares: Vec<f32> = terms.iter().map(|term| term.share()).collect();
+        let weights = term_weights(&shares, messages, &matches.messages);
         let number = match &filter.conversations {
             None => index.session_sizes.len() as u32,
             Some(conversations) => {
@@ -221,10 +237,12 @@ impl<'a> Scorer<'a> {
             session_term_counts: matches.session_term_counts,
             weights,
             named_authors,
+            literals: question.literals.iter().filter_map(|it| mask(it, &terms)).collect(),
         }
     }
 
-    fn by_words(&self, limit: usize) -> Vec<u32> {
+    /// The items that contain most of the query's words, and all terms of a mask.
+    fn by_words(&self, limit: usize, required: u32) -> Vec<u32> {
         /// Items per block. Most blocks score below the threshold and are skipped.
         const BLOCK: usize = 16;
         let length_norm = self.index.length_norms[self.first as usize..].chunks(BLOCK);
@@ -238,7 +256,7 @@ impl<'a> Scorer<'a> {
                 continue;
             }
             for (item, (bits, score)) in (first..).zip(term_bits.iter().zip(scores)) {
-                let is_among = *bits != 0 && score >= best.threshold;
+                let is_among = *bits != 0 && bits & required == required && score >= best.threshold;
                 if is_among && self.filter.passes(self.index, item) {
                     best.push(item, score);
                 }
@@ -277,6 +295,11 @@ impl<'a> Scorer<'a> {
         index.and_then(|index| self.holds.get(index)).copied().unwrap_or(0)
     }
 
+    fn has_literal_terms(&self, item: u32) -> bool {
+        let bits = self.term_bits(item);
+        self.literals.iter().any(|literal| bits & literal == *literal)
+    }
+
     /// The word score of an item.
     #[inline]
     fn own_score(&self, item: u32) -> f32 {
@@ -310,28 +333,37 @@ impl<'a> Scorer<'a> {
         let own_score = self.own_score(item);
         let similarity = self.index.vectors.similarity(item, self.quantized);
         let session = self.index.session_of[item as usize];
-        if session == NO_SESSION {
+        let is_user = it.flags & FLAG_USER != 0;
+        let is_message = session != NO_SESSION;
+        let flag = |is: bool| if is { 1.0 } else { 0.0 };
+        // A question about both favors neither.
+        let (first_person, about_answers) =
+            (self.question.first_person, self.question.about_answers);
+        let user = -flag(first_person && !about_answers && !is_user);
+        let assistant = -flag(about_answers && !first_person && (is_user || !is_message));
+        if !is_message {
             // A node or a tool call has no neighbors, so its own terms count as nearby.
             return Signals {
                 exact_terms: own_score,
                 nearby_terms: own_score,
                 similarity,
+                user,
+                assistant,
                 time: self.time(it),
                 ..Signals::default()
             };
         }
         let is_named = !self.named_authors.is_empty() && self.named_authors.contains(&it.author);
-        let is_user = it.flags & FLAG_USER != 0;
-        let flag = |is: bool| if is { 1.0 } else { 0.0 };
         Signals {
+            as_typed: 0.0,
             exact_terms: own_score,
             nearby_terms: self.nearby_score(item),
             similarity,
             session: self.session(session),
             window: self.window(item, it),
             author: flag(is_named),
-            user: flag(self.question.first_person && is_user),
-            assistant: flag(self.question.about_answers && !is_user),
+            user,
+            assistant,
             time: self.time(it),
             answer: self.answer(item),
             standing_instruction: flag(
@@ -424,19 +456,6 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Drops the terms that more than half of all items contain, before their long posting lists are
-/// read, unless no other term is left.
-fn leave_out_common(index: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
-    if filter.conversations.is_some() {
-        return;
-    }
-    let items = index.live_items();
-    let is_common = |(id, _): &(u64, bool)| is_common(items, index.doc_freq(*id));
-    if !terms.iter().filter(|(_, asks)| !asks).all(is_common) {
-        terms.retain(|term| !is_common(term));
-    }
-}
-
 /// For each group of eight terms, the summed weights of all subsets.
 fn byte_sums(weights: &[f32]) -> Vec<[f32; 256]> {
     let of = |weights: &[f32]| {
@@ -460,33 +479,4 @@ fn session_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
     let sum = shares.iter().sum::<f32>().max(1e-9);
     shares.iter_mut().for_each(|weight| *weight /= sum);
     shares
-}
-
-/// The first names of the authors in scope, and the authors that the query names; none if it
-/// names all of them.
-fn authors(index: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
-    let mut authors_in_scope: Vec<u16> = match &filter.conversations {
-        None => (0..index.authors.len() as u16).collect(),
-        Some(conversations) => {
-            conversations.entries(index).flat_map(|entry| entry.authors.iter().copied()).collect()
-        }
-    };
-    authors_in_scope.sort_unstable();
-    authors_in_scope.dedup();
-    let (mut names, mut named_authors) = (Vec::new(), Vec::new());
-    for author in authors_in_scope {
-        let Some(name) = index.authors.get(usize::from(author)) else { continue };
-        if matches!(name.to_lowercase().as_str(), "user" | "assistant" | "system" | "tool") {
-            continue;
-        }
-        let Some(first) = words(name).into_iter().next() else { continue };
-        if question.words.contains(&first) {
-            named_authors.push(author);
-        }
-        names.push(first);
-    }
-    if named_authors.len() == names.len() {
-        named_authors.clear();
-    }
-    (names, named_authors)
 }

@@ -4,7 +4,7 @@ use treering_core::fusion::Signals;
 
 use super::filter::Filter;
 use super::index::ItemIndex;
-use super::rank::{by_meaning, by_score};
+use super::rank::{RankedItem, by_meaning, by_score};
 use super::scan::QuantizedQuery;
 
 /// The items whose embeddings are nearest to that of the query by cosine, nearest first. The words
@@ -15,7 +15,7 @@ pub(super) fn rank_by_similarity(
     vector: &[f32],
     filter: &Filter,
     limit: usize,
-) -> Vec<(u32, Signals)> {
+) -> Vec<RankedItem> {
     if filter.matches_nothing || limit == 0 || index.items.is_empty() {
         return Vec::new();
     }
@@ -25,6 +25,10 @@ pub(super) fn rank_by_similarity(
     let mut scored: Vec<(u32, f32)> = nearest.into_iter().map(similarity).collect();
     scored.retain(|(_, similarity)| *similarity > 0.0);
     scored.sort_unstable_by(|a, b| by_score(index, *a, *b));
-    let signals = |similarity| Signals { similarity, ..Signals::default() };
-    scored.into_iter().map(|(item, similarity)| (item, signals(similarity))).collect()
+    let ranked = scored.into_iter().map(|(item, similarity)| RankedItem {
+        item,
+        signals: Signals { similarity, ..Signals::default() },
+        has_literal_terms: false,
+    });
+    ranked.collect()
 }

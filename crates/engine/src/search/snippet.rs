@@ -35,7 +35,7 @@ impl Snippet {
         let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
         let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
         let terms = question.terms.iter().filter(|term| !term.is_question_word);
-        let term_ids: Vec<TermId> = terms.map(|term| term.id).collect();
+        let term_ids: Vec<TermId> = terms.flat_map(|term| term.ids()).collect();
         let found = matches(&line, &term_ids);
         let (from, until) = window(&line, &found);
         let mut part = String::new();

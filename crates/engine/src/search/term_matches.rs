@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use treering_core::QuestionTerm;
+
 use super::filter::Filter;
 use super::index::{ItemIndex, NO_SESSION};
 
@@ -17,7 +19,7 @@ pub(super) struct TermMatches {
 /// Marks which items of a range contain which terms.
 pub(super) fn term_matches(
     index: &ItemIndex,
-    terms: &[(u64, bool)],
+    terms: &[&QuestionTerm],
     filter: &Filter,
     range: &Range<u32>,
 ) -> TermMatches {
@@ -29,9 +31,11 @@ pub(super) fn term_matches(
     };
     // Segment by segment, so that the marked items stay in the CPU cache.
     for segment in index.postings.segments(range) {
-        for (term, (id, _)) in terms.iter().enumerate() {
-            let (base, run) = index.postings.run(*id, segment, range);
-            matches.add_run(index, filter, term, base, run, range.start as usize);
+        for (term, question_term) in terms.iter().enumerate() {
+            for id in question_term.ids() {
+                let (base, run) = index.postings.run(id, segment, range);
+                matches.add_run(index, filter, term, base, run, range.start as usize);
+            }
         }
     }
     matches
@@ -55,7 +59,12 @@ impl TermMatches {
             if scoped && !filter.in_scope(&index.items[item]) {
                 continue;
             }
-            self.holds[item - start] |= 1 << term;
+            let bits = &mut self.holds[item - start];
+            if *bits >> term & 1 == 1 {
+                // The item contains an alternative of the term too.
+                continue;
+            }
+            *bits |= 1 << term;
             if index.session_of[item] != session {
                 self.count(session, term, run_length);
                 (session, run_length) = (index.session_of[item], 0);

@@ -87,7 +87,9 @@ pub(super) fn search(answer: SearchAnswer, engine: &Engine, max_tokens: u32) -> 
     let hits = answer.hits.into_iter().map(hit);
     let (hits, left_out) = TokenBudget::new(engine, max_tokens).fill(hits);
     let advice = match hits.is_empty() {
-        true => "No results. Try other words, fewer filters, or `sessions` to list conversations.",
+        true => {
+            "Nothing found. Try other words, fewer filters, or `sessions` to list conversations."
+        }
         false => "`expand` an id to read it in full, with its turn and higher summaries.",
     };
     SearchResult { hits, left_out, words_only: answer.words_only, advice }
@@ -112,6 +114,7 @@ pub(super) fn hit(hit: HitView) -> SearchHit {
         at: hit.at,
         snippet: hit.snippet,
         score: hit.score,
+        superseded_by: hit.superseded_by,
     }
 }
 

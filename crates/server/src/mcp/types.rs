@@ -52,8 +52,11 @@ pub(super) struct SearchHit {
     pub at: String,
     /// The best-matching excerpt.
     pub snippet: String,
-    /// The relevance score.
+    /// The score, from 0 to 1. Below 0.5 the hit may not answer the question.
     pub score: f32,
+    /// The later message that supersedes this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
 }
 
 /// Result of `expand`.

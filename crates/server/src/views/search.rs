@@ -15,9 +15,15 @@ pub struct HitView {
     pub slug: String,
     /// 0 for messages and tool calls, 1 and above for nodes.
     pub level: u8,
-    /// The total score.
+    /// The score, from 0 to 1.
     pub score: f32,
-    /// The signals that add up to the score.
+    /// Whether the score is below 0.5: hits without an answer often have such a score.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub weak: bool,
+    /// The later message that supersedes this one, such as `tidewatch #42`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
+    /// The weighted signals. Their sum ranks the hits.
     pub parts: Vec<SignalView>,
     /// The best-matching excerpt.
     pub snippet: String,
@@ -40,7 +46,7 @@ pub struct HitView {
 pub struct SignalView {
     /// The name of the signal.
     pub signal: &'static str,
-    /// Its contribution to the score.
+    /// Its weighted value.
     pub score: f32,
 }
 
@@ -142,6 +148,10 @@ impl HitView {
             slug: slugs.get(hit.conversation),
             level: hit.level(),
             score: hit.score,
+            weak: hit.is_weak(),
+            superseded_by: hit
+                .superseded_by
+                .map(|(id, idx)| format!("{} #{}", slugs.get(id), idx.0)),
             parts: parts.map(|(signal, score)| SignalView { signal, score }).collect(),
             snippet: hit.snippet.text.clone(),
             matches: hit.snippet.matches.clone(),

@@ -65,7 +65,8 @@ pub struct SearchRequest {
     #[serde(alias = "maxResults")]
     #[schema(minimum = 1, maximum = 100, default = 10)]
     pub limit: Option<usize>,
-    /// Minimum score.
+    /// Minimum score, from 0 to 1. Default: 0.02, or 0 for a semantic search.
+    #[schema(minimum = 0, maximum = 1)]
     pub min_score: Option<f32>,
 }
 
@@ -76,6 +77,9 @@ impl SearchRequest {
             return Err(ServiceError::InvalidRequest(
                 "the query is empty; enter a question or keywords".into(),
             ));
+        }
+        if self.min_score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
+            return Err(ServiceError::InvalidRequest("min_score must be from 0 to 1".into()));
         }
         let conversations =
             self.conversations.iter().map(|it| engine.find(it).map(|found| found.id));
