@@ -55,8 +55,9 @@ fn contains(text: &str, part: &str) -> bool {
     let starts_word = is_inside(part.chars().next());
     let ends_word = is_inside(part.chars().next_back());
     text.match_indices(part).any(|(at, _)| {
-        !(starts_word && is_inside(text[..at].chars().next_back()))
-            && !(ends_word && is_inside(text[at + part.len()..].chars().next()))
+        let is_cut_before = starts_word && is_inside(text[..at].chars().next_back());
+        let is_cut_after = ends_word && is_inside(text[at + part.len()..].chars().next());
+        !is_cut_before && !is_cut_after
     })
 }
 

@@ -1,4 +1,4 @@
-//! What a person expects of search, on small conversations with the bundled embedder.
+//! Rankings that a person expects, on small conversations with the bundled embedder.
 
 #![allow(clippy::unwrap_used)]
 
