@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// A place in the run of a job or in a reindex.
+/// A place in the run of a job, in a reindex or in a forget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillPoint {
     /// The job is leased; nothing is read yet.
@@ -21,6 +21,10 @@ pub enum KillPoint {
     Reindexed,
     /// All vectors are committed; the old model is still in use.
     CuttingOver,
+    /// Rows are erased; vectors and the bytes in the files are not.
+    Forgotten,
+    /// Vectors are removed; the bytes in the files are about to be erased.
+    Scrubbing,
 }
 
 impl KillPoint {
@@ -29,6 +33,9 @@ impl KillPoint {
         [Self::Leased, Self::Read, Self::Written, Self::Finishing, Self::Finished];
     /// Every place in a reindex.
     pub const REINDEX: [Self; 3] = [Self::Reindexing, Self::Reindexed, Self::CuttingOver];
+
+    /// Every place in a forget.
+    pub const FORGET: [Self; 2] = [Self::Forgotten, Self::Scrubbing];
 
     /// Its name in the environment variable.
     #[must_use]
@@ -42,6 +49,8 @@ impl KillPoint {
             Self::Reindexing => "reindexing",
             Self::Reindexed => "reindexed",
             Self::CuttingOver => "cutting-over",
+            Self::Forgotten => "forgotten",
+            Self::Scrubbing => "scrubbing",
         }
     }
 }

@@ -198,7 +198,9 @@ impl ItemIndex {
     /// Applies a change of the store.
     pub(super) fn add(&mut self, change: &Change, embedding: ItemEmbedding) {
         match change {
+            Change::Message(id, it) if it.body.forgotten => self.forget(*id, Some(it.idx)),
             Change::Message(id, message) => self.add_message(*id, message, embedding),
+            Change::Removed(id) => self.forget(*id, None),
             Change::ToolCall(id, call) => self.add_call(*id, call, embedding),
             Change::Node(id, node) => self.add_node(*id, node, embedding),
             Change::Vector(hash, vector) => self.add_vector(hash, vector),
@@ -260,6 +262,20 @@ impl ItemIndex {
         };
         self.messages += 1;
         self.insert(item, session, text, embedding);
+    }
+
+    /// Excludes a forgotten message, or all of a removed conversation, from every result. This is
+    /// the place to purge segments on disk.
+    fn forget(&mut self, id: ConversationId, only: Option<MessageIdx>) {
+        let Some(entry) = self.entry_index(id) else { return };
+        let ConversationEntry { items, others, .. } = &self.conversations[entry as usize];
+        let others = others.iter().filter(|_| only.is_none());
+        for item in items.iter().chain(others) {
+            let item = &mut self.items[*item as usize];
+            if only.is_none_or(|idx| item.number == idx.0) {
+                item.flags |= FLAG_DELETED;
+            }
+        }
     }
 
     /// The session of a message: that of the message before it, unless the gap is too long.
