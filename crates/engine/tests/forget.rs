@@ -321,7 +321,13 @@ fn a_forgotten_conversation_is_gone_and_others_survive() {
     assert!(!is_in_files(folder.path(), word(3).as_bytes()));
     assert!(!is_in_files(folder.path(), b"/projects/harbour"));
     let again = engine.append(batch("harbour", turns(30))).unwrap();
-    assert!(!again.created && again.outcomes.iter().all(|it| *it == EntryOutcome::Forgotten));
+    assert!(
+        !again.created
+            && again
+                .outcomes
+                .iter()
+                .all(|it| { matches!(it, EntryOutcome::Forgotten | EntryOutcome::TurnEnded) })
+    );
     assert!(engine.messages(id, Span::starting(MessageIdx(0), 9)).unwrap().is_empty());
     assert_eq!(engine.messages(other, Span::starting(MessageIdx(0), 9)).unwrap().len(), 1);
     assert_sound(&engine);
@@ -446,6 +452,23 @@ fn another_process_learns_of_it() {
     assert!(!context(&other, id, None).contains(&word(58)));
     assert!(context(&other, id, None).contains(&word(59)));
     assert!(!context(&other, id, Some(10)).contains(&word(20)), "the past is built without it");
+}
+
+#[test]
+fn a_context_says_that_messages_are_missing() {
+    let (engine, id, folder) = sample();
+    engine.forget(&items(id, ItemSelection::Range(MessageIdx(20), MessageIdx(31)))).unwrap();
+    let forgotten = |as_of| {
+        let request = ContextRequest { as_of, ..ContextRequest::new(id) };
+        let context = engine.context(&request).unwrap();
+        let text = format!("{:?}", context.sections);
+        assert!((20..32).all(|idx| !text.contains(&word(idx))));
+        context.receipt.forgotten
+    };
+    assert_eq!(forgotten(None), 12);
+    assert_eq!(forgotten(Some(TurnNo(12))), 6);
+    assert_eq!(forgotten(Some(TurnNo(5))), 0);
+    assert!(nodes(folder.path(), id).iter().any(|it| it.content == NodeContent::default()));
 }
 
 #[test]

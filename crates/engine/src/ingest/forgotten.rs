@@ -44,7 +44,11 @@ impl AppendPlanner {
             let reason = "it was forgotten; allow its return with `treering forget --allow-return`";
             return Err(Invalid::new(format!("conversation {}", conversation.id), reason).into());
         }
-        let outcomes = vec![EntryOutcome::Forgotten; self.entries.len()];
+        let outcome = |kind: &EntryKind<_>| match kind {
+            EntryKind::TurnEnd => EntryOutcome::TurnEnded,
+            _ => EntryOutcome::Forgotten,
+        };
+        let outcomes = self.entries.iter().map(|entry| outcome(&entry.kind)).collect();
         Ok((Vec::new(), AppendReport { conversation, created: false, outcomes }))
     }
 
@@ -67,7 +71,11 @@ impl AppendPlanner {
         for (entry, outcome) in self.entries.iter().zip(matched) {
             let is_forgotten = match &entry.kind {
                 EntryKind::TurnEnd => in_forgotten.contains(&entry.thread),
-                _ => entry.external_id().is_some() && forgotten.next().unwrap_or(false),
+                kind => {
+                    let is_known = entry.external_id().is_some() && forgotten.next() == Some(true);
+                    // A thread may branch off a forgotten message.
+                    is_known && !matches!(kind, EntryKind::Fork { .. })
+                }
             };
             if outcome.is_none() && is_forgotten {
                 let is_end = entry.kind == EntryKind::TurnEnd;
