@@ -30,6 +30,27 @@ fn fill(home: &Home, turns: usize) {
     }
 }
 
+/// Turns that are long enough for summaries.
+fn fill_with_summaries(home: &Home) {
+    for turn in 0..8 {
+        let more = format!("The gauge of berth {turn} was read again in the morning. ").repeat(40);
+        let (user, answer) = (format!("ask{turn}zq? {more}"), format!("reply{turn}zq. {more}"));
+        let id = format!("t{turn}");
+        home.ok(&[
+            "append",
+            "--key",
+            "tide",
+            "--user",
+            &user,
+            "--assistant",
+            &answer,
+            "--external-id",
+            &id,
+        ]);
+    }
+    home.ok(&["work"]);
+}
+
 fn is_in_files(folder: &Path, word: &str) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
@@ -147,4 +168,83 @@ fn mcp_forgets_in_two_steps() {
     client.end();
     assert!(!is_in_files(home.path(), "secretzq") && is_in_files(home.path(), "plainzq"));
     assert_eq!(ok(home.path(), &["audit"])["records"].as_array().unwrap().len(), 1);
+}
+
+/// Each absence has a positive control: the same question about a turn that stays.
+#[test]
+fn the_whole_life_of_a_forgotten_turn() {
+    let (gone, kept) = ("ask1zq", "ask2zq");
+    let home = Home::new();
+    let is_found = |home: &Home, word: &str| {
+        home.json(&["search", word, "--level", "0"]).to_string().contains(&format!("{word}?"))
+    };
+    // Write, find, export.
+    fill_with_summaries(&home);
+    assert!(is_found(&home, gone) && is_found(&home, kept));
+    let copy = home.ok(&["export"]);
+    assert!(copy.contains(gone) && copy.contains(kept));
+    let summaries = |home: &Home| home.json(&["show", "tide", "--tree"]).to_string();
+    assert!(summaries(&home).contains("l1-"), "there are summaries");
+    // Delete, not found.
+    home.ok(&["forget", "tide", "--turn", "1", "--yes"]);
+    assert!(!is_found(&home, gone) && is_found(&home, kept));
+    // Feed the source again, not found.
+    fill_with_summaries(&home);
+    let file = home.path().join("copy.jsonl");
+    std::fs::write(&file, &copy).unwrap();
+    home.ok(&["import", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    assert!(!is_found(&home, gone) && is_found(&home, kept));
+    // Run every background job, not found.
+    home.ok(&["update", "tide", "--full"]);
+    home.ok(&["work"]);
+    assert!(!is_found(&home, gone) && is_found(&home, kept));
+    // Absent from each derived kind.
+    let context = home.ok(&["context", "tide", "--budget", "100000"]);
+    assert!(!context.contains(gone) && context.contains(kept));
+    let now = home.ok(&["export"]);
+    assert!(!now.contains(gone) && now.contains(kept));
+    for command in [&["logs"][..], &["jobs"], &["show", "tide", "--tree"], &["audit"]] {
+        assert!(!home.json(command).to_string().contains(gone), "{command:?}");
+    }
+    assert!(!is_in_files(home.path(), gone) && is_in_files(home.path(), kept));
+    // Audited.
+    assert_eq!(home.json(&["audit"])["records"].as_array().unwrap().len(), 1);
+    // A copy elsewhere: imported, deleted, and absent when it is imported again.
+    let other = Home::new();
+    let file = other.path().join("copy.jsonl");
+    std::fs::write(&file, &copy).unwrap();
+    other.ok(&["import", file.to_str().unwrap()]);
+    assert!(is_found(&other, gone) && is_found(&other, kept));
+    other.ok(&["forget", "tide", "--turn", "1", "--yes"]);
+    other.ok(&["import", file.to_str().unwrap()]);
+    assert!(!is_found(&other, gone) && is_found(&other, kept));
+    for home in [&home, &other] {
+        home.ok(&["verify"]);
+    }
+}
+
+/// Killed after the rows are erased, a forget is complete but for the bytes, which `--scrub`
+/// erases.
+#[cfg(all(unix, debug_assertions))]
+#[test]
+fn a_forget_that_dies_is_completed_later() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    const SIGABRT: i32 = 6;
+    for fault in treering_engine::KillPoint::FORGET {
+        let home = Home::new();
+        fill_with_summaries(&home);
+        let mut command = home.command(&["forget", "tide", "--turn", "1", "--yes"]);
+        let killed = command.env("TREERING_FAULT", fault.as_str()).output().unwrap();
+        assert_eq!(killed.status.signal(), Some(SIGABRT), "{fault:?}: {killed:?}");
+        assert!(is_in_files(home.path(), "ask1zq"), "{fault:?}: the bytes are still there");
+        assert!(home.ok(&["verify"]).contains("forgotten content"), "{fault:?}");
+        assert!(!home.ok(&["export"]).contains("ask1zq"), "{fault:?}");
+        home.ok(&["work"]);
+        home.ok(&["forget", "--scrub"]);
+        assert!(!is_in_files(home.path(), "ask1zq"), "{fault:?}");
+        assert!(!home.ok(&["verify"]).contains("forgotten content"), "{fault:?}");
+        assert!(home.ok(&["show", "tide", "--tree"]).contains("l1-"), "{fault:?}");
+    }
 }

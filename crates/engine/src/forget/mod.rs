@@ -110,7 +110,7 @@ impl Engine {
         let vectors = embed::remove_orphaned_vectors(self)?;
         let scrub = match fast {
             true => None,
-            false => Some(self.scrub()?),
+            false => Some(self.erase_bytes()?),
         };
         let new_ids = self.new_ids(&record)?;
         Ok(ForgetReport { record, vectors, new_ids, scrub })
@@ -145,9 +145,16 @@ impl Engine {
         Ok(ids)
     }
 
-    /// Erases the bytes of forgotten content that an earlier forget left in the files of the
-    /// store.
+    /// Completes earlier forgets of all tenants that were postponed or interrupted: removes the
+    /// vectors and erases the bytes that they left in the files of the store.
     pub fn scrub(&self) -> Result<ScrubReport> {
+        for tenant in self.tenants()? {
+            embed::remove_orphaned_vectors(&self.for_tenant(tenant))?;
+        }
+        self.erase_bytes()
+    }
+
+    fn erase_bytes(&self) -> Result<ScrubReport> {
         kill_points::check(KillPoint::Scrubbing);
         Ok(self.store().maintenance().scrub()?)
     }

@@ -120,7 +120,7 @@ pub fn tombstones_are_kept_apart_by_tenant_and_can_be_lifted(store: &dyn Store) 
     put(store, 1);
     let item = Tombstone::Item(key(1).id, external_id("m0"));
     let source = Tombstone::Source(external_id("m0"));
-    let both = [item.clone(), source.clone()];
+    let both = [item.clone(), source];
     assert_eq!(reader(store).audit().are_forgotten(&both).unwrap(), [false, false]);
     let writes = vec![
         Write::AddAuditRecord(record("forget-1")),
