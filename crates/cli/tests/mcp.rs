@@ -195,7 +195,8 @@ fn errors_suggest_the_next_step() {
     check(&mut client, "expand", json!({ "id": "l1-0000" }), &["l1-0000", "`search`"]);
     check(&mut client, "context", json!({ "profile": "best" }), &["best", "cut"]);
     check(&mut client, "summaries_update", json!({ "level": 99 }), &["99"]);
-    let unknown = client.reply("tools/call", &json!({ "name": "forget", "arguments": {} }));
+    check(&mut client, "forget", json!({}), &["name a conversation"]);
+    let unknown = client.reply("tools/call", &json!({ "name": "recall", "arguments": {} }));
     assert!(unknown["error"]["message"].as_str().unwrap().contains("remember"), "{unknown}");
     let unknown = client.reply("resources/read", &json!({ "uri": "conversation://nowhere" }));
     assert!(unknown["error"]["message"].as_str().unwrap().contains("nowhere"), "{unknown}");
@@ -306,7 +307,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     let tools = client.ask("tools/list", &json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let expected = "remember search context expand sessions threads summaries_update status";
+    let expected = "remember search context expand sessions threads summaries_update forget status";
     assert_eq!(names.join(" "), expected);
     for tool in tools {
         assert_eq!(
@@ -322,7 +323,8 @@ fn tools_resources_and_prompts_are_described_and_readable() {
         let reads = tool["annotations"]["readOnlyHint"].as_bool().unwrap();
         assert_eq!(
             reads,
-            !["remember", "threads", "summaries_update"].contains(&tool["name"].as_str().unwrap())
+            !["remember", "threads", "summaries_update", "forget"]
+                .contains(&tool["name"].as_str().unwrap())
         );
     }
     let listed = client.ask("resources/list", &json!({}));

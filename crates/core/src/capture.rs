@@ -38,6 +38,8 @@ pub enum EntryOutcome {
     ContentDiffers,
     /// Another conversation contains it; nothing was added.
     InOtherConversation,
+    /// It was forgotten; nothing was added.
+    Forgotten,
 }
 
 /// The plan for a batch of entries.
@@ -87,9 +89,10 @@ pub fn capture(
     let outcomes = entries.iter().map(|entry| state.take(entry)).collect::<Result<Vec<_>, _>>()?;
     let CapturePlanner { mut conversation, writes, turn_ends, .. } = state;
     let grew = |outcome: &EntryOutcome| match outcome {
-        EntryOutcome::AlreadyStored | EntryOutcome::ContentDiffers | EntryOutcome::TurnEnded => {
-            false
-        }
+        EntryOutcome::AlreadyStored
+        | EntryOutcome::ContentDiffers
+        | EntryOutcome::TurnEnded
+        | EntryOutcome::Forgotten => false,
         EntryOutcome::Message(_)
         | EntryOutcome::ToolCall(_)
         | EntryOutcome::Finished
@@ -202,7 +205,7 @@ impl CapturePlanner<'_> {
             }
             turn.messages += 1;
             turn.until = MessageIdx(idx.0 + 1);
-            turn.answered |= body.role == Role::Assistant && !body.text.is_empty();
+            turn.answered |= body.is_answer();
             turn.no
         });
         self.conversation.totals.messages = idx.0.checked_add(1).ok_or_else(full)?;

@@ -1,8 +1,10 @@
 //! The only write path: a commit is a list of writes that the store applies atomically.
 
+use crate::audit::AuditRecord;
 use crate::conversation::Conversation;
+use crate::forget::Tombstone;
 use crate::hash::ContentHash;
-use crate::ids::{ConversationId, TurnNo};
+use crate::ids::{ConversationId, MessageIdx, TurnNo};
 use crate::job::{Job, JobId, JobKind};
 use crate::message::Message;
 use crate::node::{Level, Node};
@@ -11,8 +13,8 @@ use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
 use crate::vector_index::{ContentVectors, VectorIndex};
 
-/// One write of a commit. Stored messages never change; each variant says what happens if the
-/// row exists.
+/// One write of a commit. Stored messages change only when they are forgotten; each variant says
+/// what happens if the row exists.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// Creates or replaces a conversation's row, with its threads and totals.
@@ -33,6 +35,24 @@ pub enum Write {
     /// levels. The level below stays and becomes ungrouped. The top has the highest level, so
     /// that dropping its level drops it alone.
     DropTree(ConversationId, Level),
+    /// Replaces messages with placeholders.
+    ForgetMessages(ConversationId, Vec<MessageIdx>),
+    /// Replaces tool calls, by turn and position in the turn, with placeholders.
+    ForgetToolCalls(ConversationId, Vec<(TurnNo, u32)>),
+    /// Removes nodes of a level, by ordinal.
+    RemoveNodes(ConversationId, Level, Vec<u32>),
+    /// Erases the texts of errors from the jobs and job events of a conversation, because a
+    /// provider may have quoted its input.
+    ForgetErrors(ConversationId),
+    /// Removes a conversation with everything that belongs to it. Its cost stays in the ledger,
+    /// without the conversation.
+    RemoveConversation(ConversationId),
+    /// Adds a record to the audit. The freed bytes of the store are to be erased after it.
+    AddAuditRecord(AuditRecord),
+    /// Adds tombstones that belong to the audit record with this id.
+    AddTombstones(String, Vec<Tombstone>),
+    /// Removes the tombstones of the audit record with this id.
+    RemoveTombstones(String),
     /// Adds a job; an existing job stays unchanged.
     AddJob(Job),
     /// Replaces an existing job; does nothing if the job was removed.
@@ -65,10 +85,18 @@ impl Write {
             | Self::PutNode(id, _)
             | Self::SetParent(id, ..)
             | Self::MarkDirty(id, ..)
-            | Self::DropTree(id, _) => Some(*id),
+            | Self::DropTree(id, _)
+            | Self::ForgetMessages(id, _)
+            | Self::ForgetToolCalls(id, _)
+            | Self::RemoveNodes(id, ..)
+            | Self::ForgetErrors(id)
+            | Self::RemoveConversation(id) => Some(*id),
             Self::AddJob(job) | Self::PutJob(job) | Self::RemoveJob(job) => Some(job.conversation),
             Self::AddJobEvent(line) => line.conversation,
-            Self::PutVectors(..)
+            Self::AddAuditRecord(_)
+            | Self::AddTombstones(..)
+            | Self::RemoveTombstones(_)
+            | Self::PutVectors(..)
             | Self::DropVectors(_)
             | Self::RemoveVectors(..)
             | Self::PutVectorIndex(_)

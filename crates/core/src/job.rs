@@ -350,6 +350,7 @@ mod tests {
             sealed_by: None,
             turns: Some(3),
             overrides: Vec::new(),
+            replaces: None,
         };
         let describe = |turns| JobKind::Summarize(NodeSpec { turns, ..spec.clone() }).to_string();
         assert_eq!(describe(Some(3)), "summarise messages #0–#5 of 3 turns (level 1)");

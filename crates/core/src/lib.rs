@@ -32,12 +32,14 @@ pub mod spend;
 pub mod text;
 pub mod windowing;
 
+mod audit;
 mod commit;
 mod conversation;
 mod entry;
 mod error;
 mod export;
 mod folder;
+mod forget;
 mod gate;
 mod hash;
 mod ids;
@@ -69,6 +71,7 @@ mod update_trace;
 mod vector_index;
 mod word_weights;
 
+pub use audit::{AuditRecord, AuditedConversation, AuditedNode, ErasedCounts};
 pub use capture::EntryOutcome;
 pub use commit::{JobEvent, JobEventKind, Write};
 pub use conversation::{
@@ -78,6 +81,10 @@ pub use entry::{Entry, EntryKind, ForkPoint};
 pub use error::{FailedCall, Invalid, ProviderError, RetryAdvice, StoreError};
 pub use export::ExportItem;
 pub use folder::{is_at_or_below, paths_below};
+pub use forget::{
+    ForgetTarget, ItemSelection, NodePlace, OVERLAP_LOOK_BACK, RemovedNode, Tombstone,
+    nodes_to_rewrite,
+};
 pub use gate::{GateOperation, GateStatus};
 pub use hash::ContentHash;
 pub use ids::{
@@ -107,7 +114,7 @@ pub use question::{Question, QuestionTerm, is_question, is_standing_instruction}
 pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReusablePrefix};
 pub use redact::{Redactions, redact};
 pub use relative_dates::with_absolute_dates;
-pub use slug::{as_slug, slug_of, suggest_slugs};
+pub use slug::{as_slug, slug_of, suggest_slugs, title_of};
 pub use summary_request::{
     MessagePassage, NodePassage, Passage, SessionInfo, Strategy, SummaryRequest, ToolPassage,
 };

@@ -68,13 +68,28 @@ pub struct NewMessage {
     pub at: Timestamp,
     /// The id at its source.
     pub external_id: Option<ExternalId>,
+    /// Whether it is a placeholder: its content was forgotten, its role and time remain.
+    pub forgotten: bool,
 }
 
 impl NewMessage {
     /// A plain message.
     #[must_use]
     pub fn new(role: Role, text: impl Into<String>, at: Timestamp) -> Self {
-        Self { role, author: None, text: text.into(), parts: None, at, external_id: None }
+        let (author, parts, external_id) = (None, None, None);
+        Self { role, author, text: text.into(), parts, at, external_id, forgotten: false }
+    }
+
+    /// The placeholder for a forgotten message.
+    #[must_use]
+    pub fn placeholder(role: Role, at: Timestamp) -> Self {
+        Self { forgotten: true, ..Self::new(role, "", at) }
+    }
+
+    /// Whether the message answers: an assistant said something, even if it was forgotten.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        self.role == Role::Assistant && (self.forgotten || !self.text.is_empty())
     }
 
     /// The hash of role, author, text and parts. The time is not part of it.
@@ -108,6 +123,15 @@ pub struct Message {
     pub tokens: u32,
     /// The content hash at the time of storing.
     pub hash: ContentHash,
+}
+
+impl Message {
+    /// Replaces the content with a placeholder.
+    pub fn forget(&mut self) {
+        self.body = NewMessage::placeholder(self.body.role, self.body.at);
+        (self.chars, self.tokens) = (0, 0);
+        self.hash = self.body.hash();
+    }
 }
 
 /// One exchange: user messages, tool calls and the assistant's answer. It consists of the

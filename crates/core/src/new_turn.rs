@@ -66,7 +66,8 @@ impl NewTurn {
         let message = |role: Role, author: Option<String>, content: MessageText| {
             let external_id = id_of(role.as_str())?;
             let MessageText { text, parts } = content;
-            Ok(EntryKind::Message(NewMessage { role, author, text, parts, at, external_id }))
+            let message = NewMessage::new(role, text, at);
+            Ok(EntryKind::Message(NewMessage { author, parts, external_id, ..message }))
         };
         let mut kinds = Vec::with_capacity(tool_calls.len() + 3);
         if let Some(user) = user {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::forget::RemovedNode;
 use crate::grouping::{GroupReason, Member};
 use crate::hash::ContentHash;
 use crate::ids::{MessageIdx, ThreadName};
@@ -249,6 +250,10 @@ pub struct NodeSpec {
     /// from it, and are part of its id only through the style.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Assignment>,
+    /// Set in a job that writes a node again after its text was erased. The children that it
+    /// lists may have other ids by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<RemovedNode>,
 }
 
 impl NodeSpec {

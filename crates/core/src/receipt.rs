@@ -35,10 +35,17 @@ pub struct Receipt {
     pub left_out: Vec<Omission>,
     /// Hits that did not fit the budget.
     pub hits_left_out: u32,
+    /// Messages of the covered history that were forgotten, so that the context lacks them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub forgotten: u32,
     /// The outcome of the gate.
     pub gate: GateOutcome,
     /// The prefix shared with the context of the previous turn.
     pub reusable: ReusablePrefix,
+}
+
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// One item of a context.

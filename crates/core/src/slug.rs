@@ -52,7 +52,7 @@ pub fn suggest_slugs<'a>(input: &str, slugs: &[&'a str]) -> Vec<&'a str> {
 
 /// Derives a title from the first user message.
 #[must_use]
-pub(crate) fn title_of(first_message: &str) -> Option<String> {
+pub fn title_of(first_message: &str) -> Option<String> {
     let line = first_message
         .lines()
         .map(str::trim)

@@ -44,6 +44,22 @@ pub struct NewToolCall {
     pub external_id: Option<ExternalId>,
 }
 
+impl NewToolCall {
+    /// The placeholder for a forgotten tool call.
+    #[must_use]
+    pub fn placeholder(at: Timestamp) -> Self {
+        let outcome = ToolResult { result: Json::null(), success: None, duration_ms: None };
+        let (name, args) = (String::new(), Json::null());
+        Self { name, args, outcome: Some(outcome), at, external_id: None }
+    }
+
+    /// Whether it is a placeholder for a forgotten tool call.
+    #[must_use]
+    pub fn is_forgotten(&self) -> bool {
+        *self == Self::placeholder(self.at)
+    }
+}
+
 /// A stored tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {

@@ -34,6 +34,7 @@ pub fn plan_top(
         sealed_by,
         turns: None,
         overrides: Vec::new(),
+        replaces: None,
     })
 }
 

@@ -187,7 +187,8 @@ impl TreeState {
         let ordinal = self.sealed[index];
         self.sealed[index] += 1;
         let (style, overrides) = (policy.style(level), Vec::new());
-        NodeSpec { level, ordinal, covers, style, cause, sealed_by, turns: None, overrides }
+        let (turns, replaces) = (None, None);
+        NodeSpec { level, ordinal, covers, style, cause, sealed_by, turns, overrides, replaces }
     }
 
     /// Plans the groups that finished nodes of `level` form. `nodes` are all ungrouped nodes of
@@ -301,6 +302,19 @@ impl TreeState {
         if level == Level::FIRST {
             (self.through, self.windows) = (0, Vec::new());
         }
+    }
+
+    /// Marks that the messages of the open windows must be folded again, because some of them
+    /// changed.
+    pub fn outdate_windows(&mut self) {
+        self.windows.iter_mut().for_each(OpenWindow::mark_outdated);
+    }
+
+    /// Whether the node was offered to the level above.
+    #[must_use]
+    pub fn is_offered(&self, level: Level, ordinal: u32) -> bool {
+        let offered = self.offered.get(usize::from(level.number()) - 1);
+        offered.is_some_and(|offered| ordinal < *offered)
     }
 
     /// The first message that no sealed window covers, over all threads.

@@ -87,6 +87,21 @@ pub(crate) fn plan_turn_jobs(
     Ok(planned_writes)
 }
 
+/// Plans jobs for turns that lost a message or tool call.
+pub(crate) fn plan_turns(
+    engine: &Engine,
+    reader: &dyn Reader,
+    id: ConversationId,
+    turns: impl IntoIterator<Item = TurnNo>,
+    now: Timestamp,
+) -> StoreResult<Vec<Write>> {
+    if engine.kept_index(reader)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let job = |turn| job_writes(id, JobKind::EmbedTurn(turn), now);
+    Ok(turns.into_iter().flat_map(job).collect())
+}
+
 /// Plans the job for a node written in the same commit.
 pub(crate) fn plan_node_job(
     engine: &Engine,
@@ -225,9 +240,10 @@ pub(crate) fn run(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
 
 fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let reader = engine.reader()?;
+    let revision = reader.audit().revision()?;
     let Some(index) = engine.kept_index(&*reader)? else {
         drop(reader);
-        return finish(engine, jobs, None, "");
+        return finish(engine, jobs, revision, None, "");
     };
     let Some(embedder) = engine.embedder_named(&index.model) else {
         drop(reader);
@@ -247,7 +263,7 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     drop(reader);
     let meter = engine.spend_meter(jobs.first().map(|job| job.conversation));
     match engine.with_circuit_breaker(&index.model, || embed_texts(embedder, &missing, &meter)) {
-        Ok(vectors) => finish(engine, jobs, Some((index.model, vectors)), &meter.note()),
+        Ok(vectors) => finish(engine, jobs, revision, Some((index.model, vectors)), &meter.note()),
         // A single text may cause a permanent error, so each job is tried alone. Other errors
         // affect all jobs.
         Err(error) if jobs.len() > 1 && error.advice == RetryAdvice::GiveUp => {
@@ -263,10 +279,12 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
 }
 
 /// Stores the vectors and removes the finished jobs. A job whose turn has grown in the meantime
-/// runs again. The note about the shared call goes into the event of the first job.
+/// runs again, and so do all of them if something was forgotten since `revision`, when the texts
+/// were read. The note about the shared call goes into the event of the first job.
 fn finish(
     engine: &Engine,
     jobs: &[Job],
+    revision: u64,
     embedded: Option<(String, ContentVectors)>,
     note: &str,
 ) -> Result<Vec<JobOutcome>> {
@@ -274,6 +292,14 @@ fn finish(
         (engine.clone(), jobs.to_vec(), engine.clock().now(), note.to_owned());
     engine.commit_with(engine.tenant_scope(), move |reader| {
         let mut writes = Vec::new();
+        if reader.audit().revision()? != revision {
+            for job in &jobs {
+                let Some(mut stored) = reader.job(job)? else { continue };
+                stored.release(now);
+                writes.push(Write::PutJob(stored));
+            }
+            return Ok((writes, vec![JobOutcome::Stale; jobs.len()]));
+        }
         let mut new_hashes: HashSet<ContentHash> = HashSet::new();
         if let Some((model, vectors)) = &embedded {
             new_hashes.extend(vectors.iter().map(|(hash, _)| *hash));

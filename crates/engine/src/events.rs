@@ -69,6 +69,7 @@ impl Engine {
         let mut events: Vec<Event> = Vec::new();
         for change in changes.items {
             match change {
+                Change::Message(_, message) if message.body.forgotten => {}
                 Change::Message(id, message) => add_message(&mut events, id, message),
                 Change::Node(id, node) => events.push(Event::Node(id, node)),
                 Change::JobEvent(id, line) => match line.kind {
@@ -76,7 +77,7 @@ impl Engine {
                     _ if line.is_sealing() => events.push(Event::Sealed(id, line)),
                     _ => {}
                 },
-                Change::ToolCall(..) | Change::Vector(..) => {}
+                Change::ToolCall(..) | Change::Vector(..) | Change::Removed(_) => {}
             }
         }
         Ok((events, changes.cursor))

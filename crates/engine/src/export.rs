@@ -114,7 +114,7 @@ impl Threads<'_> {
         self.enter_turn(name, message.turn, Some(body.role), body.at, take)?;
         let index = self.index_of(name);
         if let Some(Some(turn)) = self.open_turns.get_mut(index) {
-            turn.answered |= body.role == Role::Assistant && !body.text.is_empty();
+            turn.answered |= body.is_answer();
         }
         take(ExportItem::Message(message))
     }

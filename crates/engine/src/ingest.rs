@@ -1,17 +1,19 @@
 //! Ingest: finds or creates the conversation that entries belong to, and commits the new ones. It
 //! never stores an entry twice.
 
+mod forgotten;
+mod matching;
+
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use treering_core::capture::{CapturePlan, CountedEntry, TurnEnd, capture, ids_of};
-use treering_core::ports::{ExistingItem, Span, StoreResult};
+use treering_core::ports::{ExistingItem, StoreResult};
 use treering_core::{
-    CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState,
-    ConversationTotals, Entry, EntryKind, EntryOutcome, ExternalId, Invalid, MessageIdx,
-    NewConversation, Reader, ThreadName, Timestamp, TitleSource, TreeState, Write, as_slug,
-    slug_of,
+    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState,
+    ConversationTotals, Entry, EntryOutcome, ExternalId, Invalid, NewConversation, Reader,
+    Timestamp, TitleSource, TreeState, Write, as_slug, slug_of,
 };
 
 use crate::cwd::normalize_cwd;
@@ -178,8 +180,11 @@ impl AppendPlanner {
     fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AppendReport)> {
         let entries = &self.entries;
         let (conversation, created) = self.conversation(reader)?;
+        if created && self.is_forgotten(reader, &conversation)? {
+            return self.refuse_forgotten(conversation);
+        }
         let key = self.key(conversation.id);
-        let matched = match self.matching {
+        let mut matched = match self.matching {
             ReplayDetection::ByPosition if !created => {
                 self.match_by_position(reader, &key, conversation.totals)?
             }
@@ -188,6 +193,7 @@ impl AppendPlanner {
             }
             ReplayDetection::ByPosition | ReplayDetection::None => vec![None; entries.len()],
         };
+        self.match_forgotten(reader, conversation.id, &mut matched)?;
         let new_entries = unmatched(entries, &matched);
         let known = if created { HashMap::new() } else { known(reader, &key, &new_entries)? };
         let before = PreviousState {
@@ -272,7 +278,9 @@ impl AppendPlanner {
                         new.external_id = Some(ExternalId::new(format!("{base}~{number}"))?);
                     }
                     let (conversation, created) = self.find_or_create(reader, &new)?;
-                    if created || self.has_same_prefix(reader, &conversation)? {
+                    // A forgotten conversation keeps its number.
+                    let is_free = created && !self.is_of_other(reader, &conversation)?;
+                    if is_free || (!created && self.has_same_prefix(reader, &conversation)?) {
                         return Ok((conversation, created));
                     }
                 }
@@ -316,73 +324,6 @@ impl AppendPlanner {
             tree_state: TreeState::default(),
         };
         Ok((conversation, true))
-    }
-
-    /// Whether the stored messages and the entries agree over their common length.
-    fn has_same_prefix(
-        &self,
-        reader: &dyn Reader,
-        conversation: &Conversation,
-    ) -> StoreResult<bool> {
-        let stored = stored_hashes(reader, &self.key(conversation.id))?;
-        let entries = self.entries.iter().filter_map(message_hash);
-        Ok(stored.into_iter().zip(entries).all(|(stored, entry)| stored == entry))
-    }
-
-    /// The outcomes of the entries that the conversation already has, matched by position.
-    fn match_by_position(
-        &self,
-        reader: &dyn Reader,
-        key: &ConversationKey,
-        totals: ConversationTotals,
-    ) -> StoreResult<Vec<Option<EntryOutcome>>> {
-        let mut stored = stored_hashes(reader, key)?.into_iter();
-        let mut calls = totals.tool_calls;
-        let matched = self.entries.iter().map(|entry| match &entry.kind {
-            EntryKind::Message(message) => {
-                let same = stored.next()? == message.hash;
-                let outcome =
-                    if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers };
-                message.body.external_id.is_none().then_some(outcome)
-            }
-            // A call with an external id is matched by it, so that a missing result can be added.
-            EntryKind::ToolCall(call) => {
-                let before = calls > 0;
-                calls = calls.saturating_sub(1);
-                (before && call.external_id.is_none()).then_some(EntryOutcome::AlreadyStored)
-            }
-            // Only the end after the last stored message can be new.
-            EntryKind::TurnEnd => (stored.len() > 0).then_some(EntryOutcome::TurnEnded),
-            EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => None,
-        });
-        Ok(matched.collect())
-    }
-
-    /// The outcomes of the entries that belong to another conversation.
-    fn match_elsewhere(
-        &self,
-        reader: &dyn Reader,
-        conversation_id: ConversationId,
-    ) -> StoreResult<Vec<Option<EntryOutcome>>> {
-        let entries = &self.entries;
-        let mut owners = reader.owners(&ids_of(entries))?.into_iter();
-        // The threads whose last entry belongs to another conversation, as does its turn's end.
-        let mut other_threads: HashSet<&ThreadName> = HashSet::new();
-        let matched = entries.iter().map(|entry| {
-            if entry.kind == EntryKind::TurnEnd {
-                return other_threads.contains(&entry.thread).then_some(EntryOutcome::TurnEnded);
-            }
-            let owner = entry.external_id().and_then(|_| owners.next().flatten());
-            let forks = matches!(entry.kind, EntryKind::Fork { .. });
-            let is_elsewhere = owner.is_some_and(|owner| owner != conversation_id) && !forks;
-            if is_elsewhere {
-                other_threads.insert(&entry.thread);
-            } else {
-                other_threads.remove(&entry.thread);
-            }
-            is_elsewhere.then_some(EntryOutcome::InOtherConversation)
-        });
-        Ok(matched.collect())
     }
 
     /// Applies the source's metadata to the conversation and chooses its slug.
@@ -470,24 +411,4 @@ fn known(
     let ids = ids_of(entries);
     let known = reader.existing(key.id, &ids)?;
     Ok(ids.into_iter().zip(known).filter_map(|(id, known)| Some((id.clone(), known?))).collect())
-}
-
-fn stored_hashes(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<ContentHash>> {
-    const PAGE: usize = 1000;
-    let mut hashes = Vec::new();
-    loop {
-        let from = MessageIdx(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
-        let page = reader.messages(key.id, Span::starting(from, PAGE))?;
-        hashes.extend(page.iter().map(|message| message.hash));
-        if page.len() < PAGE {
-            return Ok(hashes);
-        }
-    }
-}
-
-fn message_hash(entry: &CountedEntry) -> Option<ContentHash> {
-    match &entry.kind {
-        EntryKind::Message(message) => Some(message.hash),
-        _ => None,
-    }
 }

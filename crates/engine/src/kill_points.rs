@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// A place in the run of a job, in a reindex or in the sealing of a search index.
+/// A place in the run of a job, in a reindex, in a forget or in the sealing of a search
+/// index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillPoint {
     /// The job is leased; nothing is read yet.
@@ -25,6 +26,10 @@ pub enum KillPoint {
     SegmentWritten,
     /// The manifest of the search index lists the new segments; obsolete files still exist.
     ManifestWritten,
+    /// Rows are erased; vectors and the bytes in the files are not.
+    Forgotten,
+    /// Vectors are removed; the bytes in the files are about to be erased.
+    Scrubbing,
 }
 
 impl KillPoint {
@@ -36,6 +41,9 @@ impl KillPoint {
 
     /// Every place in the sealing of a search index.
     pub const SEAL: [Self; 2] = [Self::SegmentWritten, Self::ManifestWritten];
+
+    /// Every place in a forget.
+    pub const FORGET: [Self; 2] = [Self::Forgotten, Self::Scrubbing];
 
     /// Its name in the environment variable.
     #[must_use]
@@ -51,6 +59,8 @@ impl KillPoint {
             Self::CuttingOver => "cutting-over",
             Self::SegmentWritten => "segment-written",
             Self::ManifestWritten => "manifest-written",
+            Self::Forgotten => "forgotten",
+            Self::Scrubbing => "scrubbing",
         }
     }
 }

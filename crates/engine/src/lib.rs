@@ -15,6 +15,7 @@ mod error;
 mod events;
 mod export;
 mod find;
+mod forget;
 mod free_slug;
 mod gate;
 mod gate_log;
@@ -54,6 +55,7 @@ pub use engine::{
 };
 pub use error::{Error, Result};
 pub use events::{Event, FeedCursors};
+pub use forget::{Forget, ForgetPreview, ForgetReport};
 pub use gate::GateWait;
 pub use ingest::{AppendReport, AppendTarget, EntryBatch, ReplayDetection};
 pub use kill_points::KillPoint;

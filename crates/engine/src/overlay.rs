@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use treering_core::ports::{
-    ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
+    Audit, ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
     JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span, StoreResult, StoredItem,
 };
 use treering_core::{
@@ -58,6 +58,10 @@ impl<'a> Overlay<'a> {
                 }
                 Write::MarkDirty(_, level, ordinals) => {
                     self.change(level, &ordinals, |node| node.dirty = true);
+                }
+                Write::RemoveNodes(_, level, ordinals) => {
+                    self.nodes
+                        .retain(|(of, ordinal), _| *of != level || !ordinals.contains(ordinal));
                 }
                 Write::DropTree(_, level) => {
                     self.nodes.retain(|(of, _), _| *of < level);
@@ -210,5 +214,9 @@ impl Reader for Overlay<'_> {
 
     fn ledger(&self) -> &dyn Ledger {
         self.reader.ledger()
+    }
+
+    fn audit(&self) -> &dyn Audit {
+        self.reader.audit()
     }
 }

@@ -76,6 +76,7 @@ impl Engine {
         };
         while let Some(next) = self.vector_index()?.next.filter(|next| next.model == state.to) {
             let reader = self.reader()?;
+            let revision = reader.audit().revision()?;
             let batch = self.next_batch(&*reader, &next.done)?;
             if batch.is_end || embedder.is_instant() {
                 drop(reader);
@@ -93,7 +94,7 @@ impl Engine {
             kill_points::check(KillPoint::Reindexing);
             state.done += batch.item_count;
             state.embedded += vectors.len() as u64;
-            self.advance(next.done, batch.done, &state.to, vectors)?;
+            self.advance((next.done, batch.done), &state.to, revision, vectors)?;
             kill_points::check(KillPoint::Reindexed);
             after(&state);
         }
@@ -139,17 +140,21 @@ impl Engine {
     }
 
     /// Stores the vectors of a page. The cursor moves only if no other process has moved it.
+    /// Stores nothing if something was forgotten since `revision`, when the page was read.
     fn advance(
         &self,
-        from: Cursor,
-        to: Cursor,
+        (from, to): (Cursor, Cursor),
         model: &str,
+        revision: u64,
         vectors: ContentVectors,
     ) -> Result<()> {
         let (engine, model) = (self.clone(), model.to_owned());
         self.commit_with(self.tenant_scope(), move |reader| {
             let index = engine.active_vector_index(reader)?;
             let mut writes = Vec::new();
+            if reader.audit().revision()? != revision {
+                return Ok((writes, ()));
+            }
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 writes.push(Write::PutVectors(model.clone(), vectors.clone()));
                 if next.done == from {

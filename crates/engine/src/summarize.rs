@@ -49,6 +49,9 @@ fn summarize_or_fall_back(
     material: &SummaryInput,
     turn: &Mutex<()>,
 ) -> Result<WrittenSummary, ProviderError> {
+    if material.request.passages.is_empty() {
+        return Ok(empty_summary(engine));
+    }
     let (conversation, retry) = (Some(job.conversation), engine.work().retry);
     let meter = engine.spend_meter(conversation);
     match attempt(engine, &material.request, material.source.chars, &meter) {
@@ -59,6 +62,14 @@ fn summarize_or_fall_back(
         }
         Err((error, _)) => fall_back(engine, &material.request, &meter, error, turn),
     }
+}
+
+/// The summary of messages that were all forgotten: nothing, without a call.
+fn empty_summary(engine: &Engine) -> WrittenSummary {
+    let fidelity = Fidelity { grounded: 1.0, retained: 1.0, invented: Vec::new() };
+    let (by, note) =
+        (engine.summarizer().name().to_owned(), "; all of it was forgotten".to_owned());
+    WrittenSummary { content: NodeContent::default(), fidelity, by, note }
 }
 
 /// Writes a summary without a job, so that a failure is not retried later but uses the fallback.

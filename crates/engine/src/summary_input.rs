@@ -6,9 +6,9 @@ use treering_core::acceptance::Fidelity;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
     ContentHash, ConversationKey, Coverage, Level, Message, MessageIdx, MessagePassage, NewMessage,
-    NewToolCall, Node, NodeContent, NodeId, NodePassage, NodeSpec, Passage, Provenance, Reader,
-    SessionInfo, SourceTotals, SummaryLength, SummaryRequest, Timestamp, ToolPassage, TurnNo,
-    Window, hash_of_nodes, hash_of_window, sort_roots,
+    NewToolCall, Node, NodeContent, NodeId, NodePassage, NodeSpec, OVERLAP_LOOK_BACK, Passage,
+    Provenance, Reader, SessionInfo, SourceTotals, SummaryLength, SummaryRequest, Timestamp,
+    ToolPassage, TurnNo, Window, hash_of_nodes, hash_of_window, sort_roots,
 };
 
 use crate::top;
@@ -77,13 +77,15 @@ impl SummaryInput {
         let turns = Span::between(first.turn, TurnNo(last.turn.0 + 1));
         let mut calls = reader.tool_calls(key.id, turns)?;
         calls.retain(|call| window.has_call(call));
+        calls.retain(|call| !call.call.is_forgotten());
         let unanswered = calls.iter().filter(|call| call.call.outcome.is_none()).count();
         let mut passages = overlap(reader, key, window, first, task.style.overlap_chars)?;
         let mut slices = Vec::with_capacity(messages.len());
         let mut source =
             SourceTotals { from: first.idx.0, until: last.idx.0 + 1, ..SourceTotals::default() };
         let mut next_calls = calls.iter().peekable();
-        let mut turns: Vec<TurnNo> = messages.iter().map(|message| message.turn).collect();
+        let kept = messages.iter().filter(|message| !message.body.forgotten);
+        let mut turns: Vec<TurnNo> = kept.map(|message| message.turn).collect();
         turns.dedup();
         source.turns = u32::try_from(turns.len()).unwrap_or(u32::MAX);
         for message in &messages {
@@ -91,6 +93,10 @@ impl SummaryInput {
                 passages.push(Passage::Tool(tool_passage(&call.call)));
             }
             let Some(slice) = window.slice(message.idx, message.chars) else { continue };
+            slices.push((message.hash, slice));
+            if message.body.forgotten {
+                continue;
+            }
             let text = cut(&message.body.text, slice.from, slice.until);
             let chars = u64::from(slice.until.saturating_sub(slice.from));
             source.messages += 1;
@@ -99,7 +105,6 @@ impl SummaryInput {
                 0 => u64::from(message.tokens),
                 all => u64::from(message.tokens) * chars / u64::from(all),
             };
-            slices.push((message.hash, slice));
             passages.push(Passage::Message(message_passage(&message.body, text)));
         }
         source.chars = source.raw_chars;
@@ -192,7 +197,9 @@ impl SummaryInput {
         let hash = hash_of_nodes(key.id, task.level, &covers, &task.style);
         let times: Vec<_> =
             children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
-        let passages = children.into_iter().map(|child| {
+        // A node over forgotten messages only has nothing to summarize.
+        let written = children.into_iter().filter(|child| child.content != NodeContent::default());
+        let passages = written.map(|child| {
             let Node { range_start, range_end, content, .. } = child;
             Passage::Node(NodePassage { range_start, range_end, content })
         });
@@ -282,11 +289,15 @@ fn children_of(
 /// The last long message that was read. Many consecutive windows are slices of it, and reading it
 /// each time would take longer than writing their nodes.
 #[derive(Debug, Default)]
-pub(crate) struct LongMessageCache(Mutex<Option<(ConversationKey, Arc<Message>)>>);
+pub(crate) struct LongMessageCache(Mutex<Option<(ConversationKey, u64, Arc<Message>)>>);
 
 impl LongMessageCache {
-    /// The messages of a range. A cached message stays valid, because stored messages never
-    /// change.
+    /// Drops the cached message.
+    pub(crate) fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The messages of a range. A cached message stays valid until something is forgotten.
     fn messages(
         &self,
         reader: &dyn Reader,
@@ -294,9 +305,11 @@ impl LongMessageCache {
         from: MessageIdx,
         until: MessageIdx,
     ) -> StoreResult<Vec<Arc<Message>>> {
+        let revision = reader.audit().revision()?;
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, message)) =
-            last.as_ref().filter(|(of, message)| of == key && message.idx == from)
+        last.take_if(|(_, read_at, _)| *read_at != revision);
+        if let Some((_, _, message)) =
+            last.as_ref().filter(|(of, _, message)| of == key && message.idx == from)
             && until.0 == from.0 + 1
         {
             return Ok(vec![Arc::clone(message)]);
@@ -304,7 +317,7 @@ impl LongMessageCache {
         let read = reader.messages(key.id, Span::between(from, until))?;
         let messages: Vec<Arc<Message>> = read.into_iter().map(Arc::new).collect();
         if let Some(long) = messages.iter().rfind(|message| message.chars > LONG_CHARS) {
-            *last = Some((key.clone(), Arc::clone(long)));
+            *last = Some((key.clone(), revision, Arc::clone(long)));
         }
         Ok(messages)
     }
@@ -319,7 +332,6 @@ fn overlap(
     first: &Message,
     chars: u32,
 ) -> StoreResult<Vec<Passage>> {
-    const LOOK_BACK: u32 = 16;
     if chars == 0 {
         return Ok(Vec::new());
     }
@@ -330,7 +342,7 @@ fn overlap(
             tail(first, window.from.offset, chars),
         ))]);
     }
-    let from = MessageIdx(window.from.idx.0.saturating_sub(LOOK_BACK));
+    let from = MessageIdx(window.from.idx.0.saturating_sub(OVERLAP_LOOK_BACK));
     let before = reader.messages(key.id, Span::between(from, window.from.idx))?;
     let last = before.iter().rfind(|message| message.thread == window.thread);
     Ok(last

@@ -138,7 +138,12 @@ impl TreePlanner<'_> {
     }
 
     /// Drops the top and its job, before anything else of the commit takes its level.
-    fn drop_top(&self, conversation: &mut Conversation, level: Level, writes: &mut Vec<Write>) {
+    pub(crate) fn drop_top(
+        &self,
+        conversation: &mut Conversation,
+        level: Level,
+        writes: &mut Vec<Write>,
+    ) {
         conversation.tree_state.top = None;
         writes.insert(0, Write::DropTree(conversation.id, level));
     }

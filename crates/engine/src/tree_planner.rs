@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use treering_core::capture::TurnEnd;
-use treering_core::ports::{NodeFilter, Span, StoreResult};
+use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::windowing::WindowMessage;
 use treering_core::{
     Assignment, Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job,
@@ -224,6 +224,17 @@ impl TreePlanner<'_> {
             let changed = before.content != node.content || before.id != node.id;
             return if changed { self.plan_rewrite(conversation, node) } else { Ok(Vec::new()) };
         }
+        // A node that was removed to be written again returns to its group.
+        let replaced = node.spec.replaces.take();
+        let was_offered = conversation.tree_state.is_offered(level, ordinal);
+        if let Some(removed) = replaced.filter(|removed| was_offered && removed.parent.is_some()) {
+            node.parent = removed.parent;
+            return Ok(Vec::new());
+        }
+        // Later nodes are grouped once it is back, or a group would skip it.
+        if self.lacks_ungrouped(level, ordinal)? {
+            return Ok(Vec::new());
+        }
         let mut nodes = self.reader.nodes(self.key.id, &NodeFilter::ungrouped(level))?;
         nodes.push(node.clone());
         let groups = conversation.tree_state.group(level, nodes, self.policy);
@@ -237,6 +248,19 @@ impl TreePlanner<'_> {
             writes.extend(self.jobs(vec![task]));
         }
         Ok(writes)
+    }
+
+    /// Whether another ungrouped node of the level was removed and is not written again yet.
+    fn lacks_ungrouped(&self, level: Level, ordinal: u32) -> StoreResult<bool> {
+        let heights = Some((level.number(), level.number()));
+        let filter = JobFilter { heights, summaries: true, ..JobFilter::of(self.key.id) };
+        let is_awaited = |job: &Job| match &job.kind {
+            JobKind::Summarize(task) => {
+                task.ordinal != ordinal && task.replaces.is_some_and(|it| it.parent.is_none())
+            }
+            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => false,
+        };
+        Ok(self.reader.jobs(&filter)?.iter().any(is_awaited))
     }
 
     /// Plans the consequences of changed content: the group is repacked if it has become too

@@ -69,6 +69,7 @@ impl Engine {
         texts: &[TextToEmbed],
     ) -> Result<(String, HashMap<ContentHash, Vec<f32>>)> {
         let reader = self.reader()?;
+        let revision = reader.audit().revision()?;
         let model = self.active_vector_index(&*reader)?.model;
         let embedder = self.embedder_named(&model).ok_or_else(|| {
             let message =
@@ -88,17 +89,19 @@ impl Engine {
         meter.log_redactions(&format!("called {model} for the vectors of turns"));
         let embedded = embedded.map_err(Error::Provider)?;
         if !embedder.is_instant() && !embedded.is_empty() {
-            self.store_vectors(&model, embedded.clone())?;
+            self.store_vectors(&model, revision, embedded.clone())?;
         }
         vectors.extend(embedded);
         Ok((model, vectors))
     }
 
-    /// Stores vectors, unless search has switched to another model in the meantime.
-    fn store_vectors(&self, model: &str, vectors: ContentVectors) -> Result<()> {
+    /// Stores vectors, unless search has switched to another model or something was forgotten in
+    /// the meantime.
+    fn store_vectors(&self, model: &str, revision: u64, vectors: ContentVectors) -> Result<()> {
         let (engine, model) = (self.clone(), model.to_owned());
         self.commit_with(self.tenant_scope(), move |reader| {
-            let is_active = engine.active_vector_index(reader)?.model == model;
+            let is_active = engine.active_vector_index(reader)?.model == model
+                && reader.audit().revision()? == revision;
             let write = is_active.then(|| Write::PutVectors(model.clone(), vectors.clone()));
             Ok((write.into_iter().collect(), ()))
         })
@@ -112,7 +115,9 @@ pub(crate) fn turn_texts(reader: &dyn Reader, changes: &[Change]) -> StoreResult
         .filter_map(|change| match change {
             Change::Message(id, message) => Some((*id, message.turn)),
             Change::ToolCall(id, call) => Some((*id, call.turn)),
-            Change::Node(..) | Change::JobEvent(..) | Change::Vector(..) => None,
+            Change::Node(..) | Change::JobEvent(..) | Change::Vector(..) | Change::Removed(_) => {
+                None
+            }
         })
         .collect();
     turns.sort_unstable();

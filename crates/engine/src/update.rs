@@ -300,7 +300,11 @@ impl Updater {
         conversation.tree_state.drop_levels(level);
         match level.below() {
             None => {
-                let tasks = planner.catch_up(conversation, conversation.totals.messages)?;
+                let mut tasks = planner.catch_up(conversation, conversation.totals.messages)?;
+                // If messages were forgotten, the end may no longer fill a window.
+                if conversation.state != ConversationState::Open {
+                    tasks.extend(planner.close(conversation));
+                }
                 writes.extend(planner.jobs(tasks));
             }
             Some(below) => {

@@ -7,6 +7,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{assert_sound, sample};
+use treering_core::{ForgetTarget, ItemSelection, TurnNo};
+use treering_engine::Forget;
 use treering_stores::EmbeddedStore;
 
 fn folder() -> PathBuf {
@@ -18,7 +20,7 @@ fn stores_of_every_released_version_verify_clean() {
     let mut fixtures: Vec<PathBuf> =
         std::fs::read_dir(folder()).unwrap().map(|it| it.unwrap().path()).collect();
     fixtures.sort();
-    assert_eq!(fixtures.len(), 8);
+    assert_eq!(fixtures.len(), 9);
     for fixture in fixtures {
         let home = tempfile::tempdir().unwrap();
         std::fs::copy(&fixture, home.path().join(EmbeddedStore::FILE)).unwrap();
@@ -40,6 +42,12 @@ fn stores_of_every_released_version_verify_clean() {
 fn write_the_fixture_of_this_version() {
     let home = tempfile::tempdir().unwrap();
     sample::write(home.path());
+    // The bytes of the second turn stay in the file.
+    let engine = sample::open(home.path());
+    let harbour = engine.find("harbour").unwrap().id;
+    let target = ForgetTarget::Items(harbour, ItemSelection::Turn(TurnNo(1)));
+    engine.forget(&Forget { fast: true, ..Forget::new(target) }).unwrap();
+    drop(engine);
     let file = home.path().join(EmbeddedStore::FILE);
-    std::fs::copy(file, folder().join("schema-0008.sqlite")).unwrap();
+    std::fs::copy(file, folder().join("schema-0009.sqlite")).unwrap();
 }

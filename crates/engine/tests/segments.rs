@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use common::{open_with, parts, run_due_jobs, start};
 use proptest::prelude::*;
-use treering_core::ports::{ConversationFilter, IndexFile, IndexFiles, ItemRef, StoreResult};
+use treering_core::ports::{ConversationFilter, IndexFile, IndexFiles, StoreResult};
 use treering_core::{
-    Embedder, Entry, EntryKind, Json, NewMessage, NewToolCall, Policy, Role, StoreError, TenantId,
-    ThreadName, Timestamp, ToolResult,
+    Embedder, Entry, EntryKind, ForgetTarget, ItemSelection, Json, NewMessage, NewToolCall, Policy,
+    Role, StoreError, TenantId, ThreadName, Timestamp, ToolResult,
 };
 use treering_engine::{
-    AppendTarget, Engine, EngineParts, EntryBatch, Error, HitItem, KillPoint, NewConversation,
-    Query, ReplayDetection, Update, UpdateStrategy,
+    AppendTarget, Engine, EngineParts, EntryBatch, Error, Forget, HitItem, KillPoint,
+    NewConversation, Query, ReplayDetection, Update, UpdateStrategy,
 };
 use treering_providers::StaticEmbedder;
 use treering_stores::IndexFolder;
@@ -355,7 +355,7 @@ fn files_of_another_embedder_are_not_used() {
 }
 
 #[test]
-fn removed_items_are_in_no_file() {
+fn forgotten_content_is_in_no_file() {
     let home = tempfile::tempdir().unwrap();
     let engine = open(home.path());
     (0..4).for_each(|seed| talk(&engine, seed % 2, seed, 6));
@@ -364,23 +364,24 @@ fn removed_items_are_in_no_file() {
     let query = Query { text: "captain".into(), limit: 1, ..Query::default() };
     let hit = engine.search(&query).unwrap().hits.remove(0);
     let HitItem::Message(message) = &hit.item else { panic!("{hit:?}") };
-    let removed = ItemRef::Message(hit.conversation, message.idx);
-    let tail_only = open(home.path());
-    tail_only.load_index().unwrap();
-    let sizes = || -> Vec<u64> {
-        let sizes =
-            segment_files(home.path()).into_iter().map(|it| fs::metadata(it).unwrap().len());
-        sizes.collect()
-    };
-    let before = sizes();
-    engine.remove_from_index(&[removed]).unwrap();
-    assert_eq!((before.len(), sizes().len()), (1, 1));
-    assert!(sizes()[0] < before[0], "the segment was rewritten without the item");
-    // A process that still has the item in memory reads the new files before it seals.
-    tail_only.seal_index(1).unwrap();
-    let found = answers(&open(home.path()));
+    let stale = open(home.path());
+    stale.load_index().unwrap();
+    assert_eq!(segment_files(home.path()).len(), 1);
+    let selection = ItemSelection::Message(message.idx);
+    let forget = Forget::new(ForgetTarget::Items(hit.conversation, selection));
+    engine.forget(&Forget { fast: true, ..forget }).unwrap();
+    assert_eq!(segment_files(home.path()).len(), 1, "the work on files is postponed");
+    engine.scrub().unwrap();
+    assert_eq!(segment_files(home.path()).len(), 0);
+    // A process that still has the item in memory builds its index anew before it seals.
+    stale.seal_index(1).unwrap();
+    assert_eq!(segment_files(home.path()).len(), 1);
     let name = format!("{} message {}", hit.conversation, message.idx);
-    assert!(!found.iter().any(|(item, _)| item.ends_with(&name)), "{name} is still found");
+    for engine in [&stale, &engine, &open(home.path())] {
+        let found = answers(engine);
+        assert!(!found.iter().any(|(item, _)| item.ends_with(&name)), "{name} is still found");
+    }
+    assert_same_answers(home.path());
 }
 
 #[test]

@@ -104,6 +104,13 @@ struct MessageLine<'a> {
     at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
+    #[serde(skip_serializing_if = "is_false", default)]
+    forgotten: bool,
+}
+
+/// Whether a flag is not set, and therefore not written.
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 #[derive(Serialize, Deserialize)]
@@ -279,6 +286,12 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         parts: json(line.parts, NullField::Parts, &line.null_fields).or(original),
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
+        forgotten: false,
+    };
+    // A placeholder has no content, whatever the line says.
+    let message = match line.forgotten {
+        true => NewMessage::placeholder(message.role, message.at),
+        false => message,
     };
     one_entry(thread(line.thread.as_deref())?, EntryKind::Message(message))
 }
@@ -394,6 +407,7 @@ fn message_line(message: &Message) -> Result<String, serde_json::Error> {
         null_fields,
         at: Some(body.at.to_string()),
         external_id: body.external_id.as_ref().map(ToString::to_string),
+        forgotten: body.forgotten,
     })
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use tempfile::TempDir;
 use treering_core::ports::{JobEventFilter, JobFilter, Span, SpendFilter};
 use treering_core::{
-    CommitScope, ConversationId, MessageIdx, Reader, Store, StoreError, TenantId, Timestamp,
-    TurnNo, Write,
+    CommitScope, ConversationId, ExternalId, MessageIdx, Reader, Store, StoreError, TenantId,
+    Timestamp, Tombstone, TurnNo, Write,
 };
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::contract::{basics, key, put, writers};
@@ -51,14 +51,14 @@ fn stores_of_every_released_version_open() {
         let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
         assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
         let (conversations, totals) = store.reader(&TenantId::default()).unwrap().totals().unwrap();
-        let expected = match entry.file_name() == "schema-0008.sqlite" {
-            true => (2, 18, 8),
-            false => (1, 279, 88),
+        let expected = match entry.file_name().to_string_lossy().as_ref() {
+            "schema-0008.sqlite" | "schema-0009.sqlite" => (2, 18, 8),
+            _ => (1, 279, 88),
         };
         assert_eq!((conversations, totals.messages, totals.tool_calls), expected);
         opened += 1;
     }
-    assert_eq!(opened, 8);
+    assert_eq!(opened, 9);
 }
 
 /// A copy of a store of an older version is a valid backup.
@@ -183,6 +183,22 @@ fn a_store_of_version_8_is_read_completely() {
         jobs.len() == 4 && kinds.iter().all(|kind| jobs.iter().any(|job| job.starts_with(kind))),
         "{jobs:?}"
     );
+}
+
+/// The store of version 8 with a forgotten turn, whose bytes are still in the file.
+#[test]
+fn a_store_of_version_9_keeps_what_was_forgotten() {
+    let (store, _folder) = kept("schema-0009.sqlite");
+    let reader = reader(&store);
+    let harbour = reader.conversation_by_slug("harbour").unwrap().unwrap();
+    let messages = reader.messages(harbour.id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    let forgotten = messages.iter().filter(|it| it.body.forgotten).map(|it| it.idx.0);
+    assert_eq!(forgotten.collect::<Vec<_>>(), [2, 3]);
+    let records = reader.audit().records("", 9).unwrap();
+    assert_eq!((records.len(), records[0].erased().tool_calls), (1, 1));
+    let item = Tombstone::Item(harbour.id, ExternalId::new("harbour-ask-1").unwrap());
+    assert_eq!(reader.audit().are_forgotten(&[item]).unwrap(), [true]);
+    assert_eq!(store.maintenance().pending_scrubs().unwrap(), 1);
 }
 
 /// Interleaved conversations: some message positions are in the table `places`, others in the

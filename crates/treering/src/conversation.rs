@@ -39,6 +39,10 @@ pub struct ConversationHandle {
 }
 
 impl ConversationHandle {
+    pub(crate) const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     pub(crate) const fn new(memory: Memory, id: ConversationId) -> Self {
         Self { memory, id }
     }

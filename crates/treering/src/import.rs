@@ -93,6 +93,7 @@ impl FileReport {
                 EntryOutcome::ContentDiffers => {
                     self.skip("entries whose stored version differs and was kept");
                 }
+                EntryOutcome::Forgotten => self.skip("entries that were forgotten"),
                 EntryOutcome::InOtherConversation => {
                     self.skip("entries that are already in another conversation");
                 }

@@ -30,6 +30,7 @@
 pub mod config;
 mod conversation;
 mod embedders;
+mod forget;
 pub mod import;
 mod memory;
 pub mod models;
@@ -47,23 +48,25 @@ use std::sync::Arc;
 pub use conversation::{ContextBuilder, ConversationAgent, ConversationHandle};
 use embedders::EMBEDDERS;
 pub use embedders::{EmbedOptions, embedder_named};
+pub use forget::ForgetBuilder;
 pub use memory::{Memory, MemoryBuilder};
 pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
 pub use search::SearchBuilder;
 pub use tokenizers::TokenizerOption;
 pub use treering_core::{
-    ChatModel, Conversation, ConversationId, ConversationState, Embedder, Entry, EntryKind,
-    ForkPoint, Invalid, Level, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent,
-    Passage, Policy, Preset, ProviderError, Receipt, Role, Summarizer, SummaryRequest, TenantId,
-    ThreadName, Timestamp, ToolCall, ToolResult, TurnNo,
+    AuditRecord, ChatModel, Conversation, ConversationId, ConversationState, Embedder, Entry,
+    EntryKind, ForgetTarget, ForkPoint, Invalid, ItemSelection, Level, Message, MessageIdx,
+    NewMessage, NewToolCall, Node, NodeContent, Passage, Policy, Preset, ProviderError, Receipt,
+    Role, Summarizer, SummaryRequest, TenantId, ThreadName, Timestamp, ToolCall, ToolResult,
+    TurnNo,
 };
 pub use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EmbedTextOptions,
-    Engine, EngineParts, EntryBatch, Error, Hit, HitItem, JobScope, ListedConversation,
-    NewConversation, NewSummary, Query, ReplayDetection, Reply, Result, SearchOptions,
-    SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary, Update,
-    Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
+    Engine, EngineParts, EntryBatch, Error, ForgetPreview, ForgetReport, Hit, HitItem, JobScope,
+    ListedConversation, NewConversation, NewSummary, Query, ReplayDetection, Reply, Result,
+    SearchOptions, SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary,
+    Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 use treering_stores::IndexFolder;

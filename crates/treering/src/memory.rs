@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use treering_core::ports::ConversationFilter;
+use treering_core::ports::{ConversationFilter, ScrubReport};
 use treering_core::{
-    Conversation, Embedder, Entry, ExternalId, NewConversation, NewMessage, Policy, Role,
-    Summarizer, TenantId, ThreadName,
+    AuditRecord, Conversation, Embedder, Entry, ExternalId, ForgetTarget, NewConversation,
+    NewMessage, Policy, Role, Summarizer, TenantId, ThreadName,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, ListedConversation, ReplayDetection, Stats, TurnSummary,
@@ -14,6 +14,7 @@ use treering_engine::{
 };
 
 use crate::conversation::ConversationHandle;
+use crate::forget::ForgetBuilder;
 use crate::import::{ImportOptions, ImportReport, Importer};
 use crate::search::SearchBuilder;
 use crate::{Models, Options, Result, engine_parts};
@@ -128,6 +129,34 @@ impl Memory {
     /// ```
     pub fn search(&self, text: &str) -> SearchBuilder<'_> {
         SearchBuilder::new(&self.engine, text)
+    }
+
+    /// Forgets a conversation, an author, a project or everything, with all that was derived from
+    /// it. A later import does not bring it back.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let forget = memory.forget(treering::ForgetTarget::Conversation(chat.id()));
+    /// assert_eq!(forget.preview()?.record.erased().messages, 2);
+    /// forget.run()?;
+    /// assert_eq!(memory.stats()?.conversations, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn forget(&self, target: ForgetTarget) -> ForgetBuilder<'_> {
+        ForgetBuilder::new(&self.engine, target)
+    }
+
+    /// Erases the bytes that earlier forgets left in the files of the store.
+    pub fn scrub(&self) -> Result<ScrubReport> {
+        self.engine.scrub()
+    }
+
+    /// The latest records of what was forgotten, oldest first. They have no content.
+    pub fn audit(&self, limit: usize) -> Result<Vec<AuditRecord>> {
+        self.engine.audit("", limit)
     }
 
     /// Summarizes a turn that is not stored: a question and its answer. Stores nothing.

@@ -165,6 +165,9 @@ fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError>
         if view.differs > 0 {
             facts.push(format!("{} ignored because the stored version differs", view.differs));
         }
+        if view.forgotten > 0 {
+            facts.push(format!("{} not stored because it was forgotten", view.forgotten));
+        }
         let new = if view.created { "new conversation " } else { "" };
         writeln!(out, "{new}{}: {}", paint(BOLD, &view.slug), facts.join(", "))
     })?;

@@ -278,6 +278,9 @@ fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
     if receipt.hits_left_out > 0 {
         parts.push(format!("{} (no room)", count(receipt.hits_left_out.into(), "hit")));
     }
+    if receipt.forgotten > 0 {
+        parts.push(format!("{} (forgotten)", count(receipt.forgotten.into(), "message")));
+    }
     let text = if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") };
     writeln!(out)?;
     fact(out, "left out", &text)

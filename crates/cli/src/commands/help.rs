@@ -25,6 +25,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "close",
             "archive",
             "reopen",
+            "forget",
+            "audit",
             "update",
             "summarize",
             "threads",

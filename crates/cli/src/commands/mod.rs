@@ -13,6 +13,7 @@ mod doctor;
 mod eval;
 mod expand;
 mod export;
+mod forget;
 mod help;
 mod hook;
 mod import;
@@ -158,6 +159,10 @@ enum Command {
     Archive(lifecycle::ConversationArg),
     /// Reopen a closed or archived conversation
     Reopen(lifecycle::ConversationArg),
+    /// Erase content for good: a message, a turn, a conversation, an author, a project
+    Forget(Box<forget::Args>),
+    /// List what was forgotten, without its content
+    Audit(forget::AuditArgs),
     /// Export conversations as JSON lines that `import` reads back without loss
     Export(export::Args),
     /// Copy the store to a file; other processes can keep using it
@@ -280,6 +285,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Reopen(args) => {
             lifecycle::set(&args, ConversationState::Open, &global.open()?, output)
         }
+        Command::Forget(args) => forget::run(&args, &global.open()?, output),
+        Command::Audit(args) => forget::audit(&args, &global.open()?, output),
         Command::Export(args) => export::run(&args, &global.open()?),
         Command::Backup(args) => backup::run(&args, &global.open()?, output),
         Command::Restore(args) => restore::run(&args, &global.home()?, output),

@@ -53,7 +53,7 @@ impl FromStr for Cursor {
 /// The kinds of changes to read from the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChangeFilter<'a> {
-    /// Messages.
+    /// Messages, and removed conversations.
     pub messages: bool,
     /// Tool calls.
     pub tool_calls: bool,
@@ -76,9 +76,11 @@ impl ChangeFilter<'_> {
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// A message was added.
+    /// A message was added, or became a placeholder.
     Message(ConversationId, Message),
-    /// A tool call was added or received its result.
+    /// A conversation was removed with everything that belongs to it.
+    Removed(ConversationId),
+    /// A tool call was added, received its result or became a placeholder.
     ToolCall(ConversationId, ToolCall),
     /// A node was written.
     Node(ConversationId, Box<Node>),

@@ -7,12 +7,14 @@ mod models;
 mod query;
 mod search;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::audit::AuditRecord;
 use crate::commit::{JobEvent, Write};
 use crate::conversation::{Conversation, ConversationTotals};
 use crate::error::StoreError;
+use crate::forget::Tombstone;
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
 use crate::job::{BatchSizes, Job};
@@ -217,6 +219,25 @@ pub trait Reader {
 
     /// The ledger of model calls.
     fn ledger(&self) -> &dyn Ledger;
+
+    /// The record of what was forgotten.
+    fn audit(&self) -> &dyn Audit;
+}
+
+/// The record of what was forgotten.
+pub trait Audit {
+    /// The number of the tenant's latest audit record; 0 if there is none. Content that was read
+    /// before it increased may have been forgotten.
+    fn revision(&self) -> StoreResult<u64>;
+
+    /// The audit records whose ids start with `prefix`, oldest first; at most the latest `limit`.
+    fn records(&self, prefix: &str, limit: usize) -> StoreResult<Vec<AuditRecord>>;
+
+    /// Whether each tombstone exists.
+    fn are_forgotten(&self, of: &[Tombstone]) -> StoreResult<Vec<bool>>;
+
+    /// The number of placeholders among the first messages of a conversation.
+    fn placeholders(&self, id: ConversationId, end: MessageIdx) -> StoreResult<u32>;
 }
 
 /// The record of model calls and their cost.
@@ -280,8 +301,27 @@ pub trait Maintenance: Send + Sync {
     /// Copies the store to a file as a consistent snapshot, while other processes keep writing.
     fn backup(&self, to: &Path) -> StoreResult<()>;
 
+    /// The number of forgets whose bytes may still be in the store's files.
+    fn pending_scrubs(&self) -> StoreResult<u32>;
+
+    /// The copies of the store in its folder, which [`Maintenance::scrub`] deletes.
+    fn copies(&self) -> Vec<PathBuf>;
+
+    /// Erases the bytes of deleted and overwritten content from the store's files, and deletes
+    /// the copies that the store made in its folder.
+    fn scrub(&self) -> StoreResult<ScrubReport>;
+
     /// Describes the store and its size.
     fn describe(&self) -> StoreResult<Description>;
+}
+
+/// The result of erasing the bytes of forgotten content.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScrubReport {
+    /// The copies of the store that were deleted.
+    pub deleted: Vec<PathBuf>,
+    /// Why bytes may remain; `None` if none do.
+    pub pending: Option<String>,
 }
 
 /// A store's description of itself.

@@ -73,7 +73,8 @@ pub(crate) struct ContextCache {
     pieces: BoundedCache<NodeCacheKey, Piece>,
     nodes: BoundedCache<(TenantId, u64), Arc<Node>>,
     below: BoundedCache<NodeCacheKey, Vec<Arc<Node>>>,
-    windows: BoundedCache<(ConversationKey, Window), Arc<CachedWindow>>,
+    /// By the revision of the audit at which they were read.
+    windows: BoundedCache<(ConversationKey, u64, Window), Arc<CachedWindow>>,
 }
 
 impl ContextCache {
@@ -137,22 +138,32 @@ impl ContextCache {
         node
     }
 
-    /// The cached messages of a sealed window. They never change.
+    /// The cached messages of a sealed window. They change only if something is forgotten, which
+    /// is a new revision of the audit.
     pub(super) fn window_of(
         &self,
         of: &ConversationKey,
+        revision: u64,
         window: &Window,
     ) -> Option<Arc<CachedWindow>> {
-        self.windows.get(&(of.clone(), window.clone()))
+        self.windows.get(&(of.clone(), revision, window.clone()))
     }
 
     pub(super) fn put_window(
         &self,
         of: &ConversationKey,
+        revision: u64,
         window: &Window,
         cached: Arc<CachedWindow>,
     ) {
-        self.windows.put((of.clone(), window.clone()), cached);
+        self.windows.put((of.clone(), revision, window.clone()), cached);
+    }
+
+    /// Drops every cached text.
+    pub(crate) fn clear(&self) {
+        self.nodes.clear();
+        self.below.clear();
+        self.windows.clear();
     }
 }
 
@@ -181,6 +192,10 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
             values.clear();
         }
         values.insert(key, value);
+    }
+
+    fn clear(&self) {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn get_or(&self, key: K, make: impl FnOnce() -> V) -> V {

@@ -55,9 +55,12 @@ impl Lineage {
         self.is_whole
     }
 
+    /// Whether a message is visible. A placeholder has nothing to show.
     pub(super) fn holds(&self, message: &Message) -> bool {
-        self.is_whole
-            || self.threads.iter().any(|it| it.thread == message.thread && message.idx.0 < it.until)
+        let is_in = || {
+            self.threads.iter().any(|it| it.thread == message.thread && message.idx.0 < it.until)
+        };
+        !message.body.forgotten && (self.is_whole || is_in())
     }
 
     pub(super) fn holds_window(&self, window: &Window) -> bool {

@@ -98,7 +98,8 @@ impl ConversationPieces<'_> {
 
     /// The messages of a sealed window, from the cache if possible.
     pub(super) fn sealed(&mut self, window: &Window) -> StoreResult<Arc<CachedWindow>> {
-        let sealed = match self.cache.window_of(self.key, window) {
+        let revision = self.reader.audit().revision()?;
+        let sealed = match self.cache.window_of(self.key, revision, window) {
             Some(sealed) => sealed,
             None => {
                 let pieces = self.raw(window)?;
@@ -110,7 +111,7 @@ impl ConversationPieces<'_> {
                     self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
                     calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
                 ));
-                self.cache.put_window(self.key, window, Arc::clone(&sealed));
+                self.cache.put_window(self.key, revision, window, Arc::clone(&sealed));
                 sealed
             }
         };
@@ -121,7 +122,10 @@ impl ConversationPieces<'_> {
     pub(super) fn raw(&mut self, window: &Window) -> StoreResult<Vec<Piece>> {
         self.read_messages(window.from.idx.0, window.end().0)?;
         let span = window.from.idx.0..window.end().0.min(self.end);
-        let own = self.messages.range(span).filter(|(_, message)| message.thread == window.thread);
+        let own = self
+            .messages
+            .range(span)
+            .filter(|(_, message)| message.thread == window.thread && !message.body.forgotten);
         let slices = own.filter_map(|(_, message)| window.slice(message.idx, message.chars));
         let slices: Vec<Slice> = slices.collect();
         Ok(slices.into_iter().filter_map(|slice| self.message_piece(slice)).collect())

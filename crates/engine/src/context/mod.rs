@@ -218,6 +218,8 @@ impl Assembly<'_> {
             receipt: Receipt::default(),
         };
         let tokens = context.tokens(cache);
+        let forgotten =
+            pieces.reader.audit().placeholders(self.conversation.id, MessageIdx(end))?;
         let of_context = |tokens_reused: u32| ReusablePrefix::of(tokens_reused, tokens);
         context.receipt = Receipt {
             conversation: self.conversation.id.to_string(),
@@ -232,6 +234,7 @@ impl Assembly<'_> {
             items: Self::receipt_items(&pieces, &context, &plan),
             left_out: plan.left_out.clone(),
             hits_left_out: plan.hits_left_out,
+            forgotten,
             gate,
             reusable: of_context(reusable),
         };

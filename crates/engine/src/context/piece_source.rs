@@ -12,8 +12,8 @@ use treering_core::packing::{
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader, Slice,
-    StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
+    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, NodeContent,
+    Reader, Slice, StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
 };
 
 use crate::gate::GateSnapshot;
@@ -255,7 +255,9 @@ impl<'a> ConversationPieces<'a> {
     }
 
     fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
-        nodes.iter().map(|node| self.node_piece(node)).collect()
+        // A node over forgotten messages only has no text.
+        let written = nodes.iter().filter(|node| node.content != NodeContent::default());
+        written.map(|node| self.node_piece(node)).collect()
     }
 }
 

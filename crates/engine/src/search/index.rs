@@ -206,25 +206,6 @@ impl ItemIndex {
         }
     }
 
-    /// The current item of a reference.
-    pub(super) fn item_of(&self, reference: &ItemRef) -> Option<u32> {
-        let conversation = self.entry_index(reference.conversation())?;
-        match reference {
-            ItemRef::Message(_, idx) => {
-                let items = &self.conversations[conversation as usize].items;
-                let position = |item: &u32| self.items[*item as usize].number;
-                items.binary_search_by_key(&idx.0, position).ok().map(|found| items[found])
-            }
-            ItemRef::ToolCall(_, turn, order) => {
-                let order = (*order).min(u32::from(u16::MAX)) as u16;
-                self.current_items.get(&(conversation, 0, turn.0, order)).copied()
-            }
-            ItemRef::Node(_, level, ordinal) => {
-                self.current_items.get(&(conversation, level.number(), *ordinal, 0)).copied()
-            }
-        }
-    }
-
     /// The number of items that are not deleted.
     pub(super) fn live_items(&self) -> u32 {
         self.items.len() as u32 - self.deleted

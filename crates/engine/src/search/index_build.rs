@@ -6,8 +6,8 @@ use treering_core::fusion::length_norm;
 use treering_core::lexicon::{TermId, fold};
 use treering_core::ports::Change;
 use treering_core::{
-    ContentHash, ConversationId, Coverage, Message, Node, Role, ThreadName, Timestamp, ToolCall,
-    is_question, is_standing_instruction,
+    ContentHash, ConversationId, Coverage, Message, MessageIdx, Node, Role, ThreadName, Timestamp,
+    ToolCall, is_question, is_standing_instruction,
 };
 
 use super::index::{
@@ -23,7 +23,9 @@ impl ItemIndex {
     /// Applies a change of the store.
     pub(super) fn add(&mut self, change: &Change, embedding: ItemEmbedding) {
         match change {
+            Change::Message(id, it) if it.body.forgotten => self.forget(*id, Some(it.idx)),
             Change::Message(id, message) => self.add_message(*id, message, embedding),
+            Change::Removed(id) => self.forget(*id, None),
             Change::ToolCall(id, call) => self.add_call(*id, call, embedding),
             Change::Node(id, node) => self.add_node(*id, node, embedding),
             Change::Vector(hash, vector) => self.add_vector(hash, vector),
@@ -235,10 +237,22 @@ impl ItemIndex {
 
     /// Removes an item that has no newer version.
     pub(super) fn remove(&mut self, number: u32) {
-        let IndexedItem { conversation, level, number: position, order, .. } =
-            self.items[number as usize];
-        self.current_items.remove(&(conversation, level, position, order));
+        let item = &self.items[number as usize];
+        if !item.is_message() {
+            self.current_items.remove(&(item.conversation, item.level, item.number, item.order));
+        }
         self.delete(number, false);
+    }
+
+    /// Removes a forgotten message, or everything of a removed conversation.
+    fn forget(&mut self, id: ConversationId, only: Option<MessageIdx>) {
+        let Some(entry) = self.entry_index(id) else { return };
+        let ConversationEntry { items, others, .. } = &self.conversations[entry as usize];
+        let others = others.iter().filter(|_| only.is_none());
+        let is_meant =
+            |item: &&u32| only.is_none_or(|idx| self.items[**item as usize].number == idx.0);
+        let gone: Vec<u32> = items.iter().chain(others).filter(is_meant).copied().collect();
+        gone.into_iter().for_each(|item| self.remove(item));
     }
 
     /// Marks an item as deleted. The messages under a deleted node are no longer covered.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use treering_core::ports::{IndexFiles, ItemRef, StoreResult};
+use treering_core::ports::{IndexFiles, StoreResult};
 use treering_core::{ContentHash, Reader};
 
 use super::index::ItemIndex;
@@ -40,7 +40,7 @@ impl Engine {
         // Otherwise another process has sealed first, or has removed items.
         let index = if is_current { index } else { self.reload_index()? };
         if needs_sealing(&index, min_items) {
-            self.write_segments(files, &index, min_items, 0)?;
+            self.write_segments(files, &index, min_items)?;
         }
         Ok(())
     }
@@ -53,26 +53,20 @@ impl Engine {
         }
     }
 
-    /// Removes items from the files of the index, after they were deleted from the store. When
-    /// this returns, no file contains them, and no process writes them again.
-    pub fn remove_from_index(&self, items: &[ItemRef]) -> Result<()> {
-        let Some(files) = self.index_files() else {
-            self.index_cache().evict(self.tenant());
-            return Ok(());
-        };
-        let lock = files.lock(self.tenant(), true)?;
-        let model = self.active_vector_index(&*self.reader()?)?.model;
-        let index = RwLock::new(ItemIndex::new(&model, self.dims_of(&model)?));
-        self.load_segments(&index)?;
-        {
-            let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
-            let found: Vec<u32> = items.iter().filter_map(|item| index.item_of(item)).collect();
-            found.into_iter().for_each(|item| index.remove(item));
-        }
-        self.write_segments(files, &index, u32::MAX, 1)?;
+    /// Discards the index of this tenant with its files, after content was erased from the store.
+    /// When this returns, no file contains any of it, and no process writes it again: each builds
+    /// its index from the store before it seals.
+    pub(crate) fn discard_index(&self) -> Result<()> {
         self.index_cache().evict(self.tenant());
-        drop(lock);
-        Ok(())
+        let Some(files) = self.index_files() else { return Ok(()) };
+        let _lock = files.lock(self.tenant(), true)?;
+        let model = self.active_vector_index(&*self.reader()?)?.model;
+        let key = self.segment_key(&model, self.dims_of(&model)?)?;
+        let old = self.manifest(files)?.as_deref().and_then(Manifest::parse);
+        let epoch = old.map_or(0, |manifest| manifest.epoch) + 1;
+        let manifest = Manifest { key, epoch, segments: Vec::new() }.to_string().into_bytes();
+        files.write(self.tenant(), Manifest::NAME, &[&manifest])?;
+        Ok(files.retain(self.tenant(), &[Manifest::NAME])?)
     }
 
     /// Loads the sealed segments into an empty index.
@@ -196,14 +190,10 @@ impl Engine {
         files: &dyn IndexFiles,
         index: &RwLock<ItemIndex>,
         min_items: u32,
-        epochs: u64,
     ) -> Result<()> {
         let (plan, old, key) = {
             let index = read(index);
-            let plan = index
-                .chain
-                .plan(&index, min_items)
-                .unwrap_or_else(|| (0..index.chain.segments.len()).map(ChainPart::Keep).collect());
+            let Some(plan) = index.chain.plan(&index, min_items) else { return Ok(()) };
             (plan, index.chain.segments.clone(), self.segment_key(&index.model, index.dims)?)
         };
         let mut segments = Vec::with_capacity(plan.len());
@@ -225,7 +215,7 @@ impl Engine {
                 }
             }
         }
-        let epoch = read(index).chain.epoch() + epochs;
+        let epoch = read(index).chain.epoch();
         let entries = segments.iter().map(|segment| segment.entry.clone()).collect();
         let manifest = Manifest { key, epoch, segments: entries }.to_string().into_bytes();
         files.write(self.tenant(), Manifest::NAME, &[&manifest])?;

@@ -30,6 +30,9 @@ pub(crate) fn node_text(node: &Node) -> String {
 
 /// The searchable text of a tool call: its name, its arguments and the head of its result.
 pub(crate) fn call_text(call: &ToolCall) -> String {
+    if call.call.is_forgotten() {
+        return String::new();
+    }
     let result = call.call.outcome.as_ref().map_or("", |outcome| outcome.result.as_str());
     format!(
         "{}\n{}\n{}",
@@ -50,7 +53,7 @@ pub(crate) fn text_to_embed(change: &Change) -> Cow<'_, str> {
         Change::Message(_, message) => Cow::Borrowed(&message.body.text),
         Change::ToolCall(_, call) => Cow::Owned(call_text(call)),
         Change::Node(_, node) => Cow::Owned(embedding_text::of_node(&node.content)),
-        Change::JobEvent(..) | Change::Vector(..) => Cow::Borrowed(""),
+        Change::JobEvent(..) | Change::Vector(..) | Change::Removed(_) => Cow::Borrowed(""),
     }
 }
 

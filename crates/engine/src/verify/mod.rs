@@ -72,6 +72,7 @@ impl Engine {
         let problems = self.store().maintenance().check()?;
         report.warnings = self.warnings();
         report.warnings.retain(|warning| !problems.contains(warning));
+        report.warnings.extend(self.scrub_warning()?);
         report.problems.extend(
             problems
                 .into_iter()
@@ -90,6 +91,20 @@ impl Engine {
             }
         }
         Ok(report)
+    }
+
+    /// The warning that bytes of forgotten content may remain; none if the store is unreadable,
+    /// which is a problem of its own.
+    fn scrub_warning(&self) -> Result<Option<String>> {
+        let pending = match self.store().maintenance().pending_scrubs() {
+            Err(StoreError::Corrupt { .. }) => 0,
+            pending => pending?,
+        };
+        Ok((pending > 0).then(|| {
+            "bytes of forgotten content may still be in the files of the store; run `treering \
+             forget --scrub` to erase them"
+                .to_owned()
+        }))
     }
 
     fn verify_tenant(

@@ -214,7 +214,7 @@ impl TreeCheck<'_> {
             let listed: BTreeSet<NodeId> = ids.iter().cloned().collect();
             let has = children.get(position).cloned().unwrap_or_default();
             let dirty = self.nodes.get(position).is_some_and(|node| node.dirty);
-            if listed != has && !dirty {
+            if listed != has && !dirty && task.replaces.is_none() {
                 notes.push(format!(
                     "level {level}: group {ordinal} covers {} nodes and has {}",
                     listed.len(),

@@ -28,6 +28,8 @@ struct WrittenNode {
     note: String,
     /// Number of covered tool calls that had no result.
     unanswered: usize,
+    /// The revision of the audit before the input was read.
+    revision: u64,
 }
 
 impl Worker {
@@ -55,8 +57,10 @@ impl Worker {
     /// Writes the node of a task. Returns `None` if its input no longer exists.
     fn write_node(&self, engine: &Engine, job: &Job, task: &NodeSpec) -> Result<Option<Attempt>> {
         let key = engine.key(job.conversation);
-        let material =
-            SummaryInput::read(&*engine.reader()?, &key, task, engine.long_message_cache())?;
+        let reader = engine.reader()?;
+        let revision = reader.audit().revision()?;
+        let material = SummaryInput::read(&*reader, &key, task, engine.long_message_cache())?;
+        drop(reader);
         let Some(material) = material else { return Ok(None) };
         kill_points::check(KillPoint::Read);
         let started = Instant::now();
@@ -71,7 +75,7 @@ impl Worker {
         let provenance = Provenance { by, at: engine.clock().now(), took_ms };
         let unanswered = material.unanswered;
         let node = material.into_node(task, content, tokens, fidelity, provenance);
-        Ok(Some(Ok(WrittenNode { node, note, unanswered })))
+        Ok(Some(Ok(WrittenNode { node, note, unanswered, revision })))
     }
 
     fn fail(&self, engine: &Engine, job: &Job, error: ProviderError) -> Result<JobOutcome> {
@@ -111,7 +115,7 @@ fn finish(
     task: &NodeSpec,
     finished: WrittenNode,
 ) -> Result<JobOutcome> {
-    let (task, WrittenNode { node, note, unanswered }) = (task.clone(), finished);
+    let (task, WrittenNode { node, note, unanswered, revision }) = (task.clone(), finished);
     let (key, job, now) = (engine.key(job.conversation), job.clone(), engine.clock().now());
     let (owner, general) = (engine.clone(), engine.policy().clone());
     kill_points::check(KillPoint::Finishing);
@@ -121,6 +125,12 @@ fn finish(
         let (Some(mut job), Some(mut conversation)) = (stored, reader.conversation(key.id)?) else {
             return Ok((writes, JobOutcome::Stale));
         };
+        // The input may have been forgotten in the meantime, so the job runs again.
+        if reader.audit().revision()? != revision {
+            job.release(now);
+            writes.push(Write::PutJob(job));
+            return Ok((writes, JobOutcome::Stale));
+        }
         // A tool result arrived in the meantime and belongs in the node, so the job runs again.
         if unanswered > 0 {
             let material = SummaryInput::read(reader, &key, &task, owner.long_message_cache())?;
@@ -136,6 +146,7 @@ fn finish(
         // An update may have set overrides since the job was leased.
         if let JobKind::Summarize(task) = &job.kind {
             node.spec.overrides.clone_from(&task.overrides);
+            node.spec.replaces = task.replaces;
         }
         let before = conversation.tree_state.clone();
         store_node(&owner, &planner, &mut conversation, (node, &job), &note, &mut writes)?;

@@ -90,6 +90,23 @@ impl Spool {
     }
 }
 
+impl Spool {
+    /// Deletes the captures that could not be stored and interrupted ones, because they may have
+    /// content that is being forgotten.
+    pub fn delete_invalid(&self) -> io::Result<()> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(()) };
+        for entry in entries {
+            let path = entry?.path();
+            let is_leftover =
+                |extension: &std::ffi::OsStr| extension == "bad" || extension == "new";
+            if path.extension().is_some_and(is_leftover) {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Stores a capture. Storing it again adds nothing.
 pub fn store(engine: &Engine, captured: &HookCapture) -> Result<(), ServiceError> {
     match captured {

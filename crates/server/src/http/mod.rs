@@ -4,6 +4,7 @@
 mod access;
 mod api;
 mod events;
+mod forget;
 mod metrics;
 mod problem;
 mod request_log;
@@ -244,6 +245,8 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(summaries::summarize_level))
         .routes(routes!(summaries::threads, summaries::fork))
         .routes(routes!(summaries::policy, summaries::set_policy))
+        .routes(routes!(forget::forget))
+        .routes(routes!(forget::audit))
         .routes(routes!(api::nodes))
         .routes(routes!(api::ancestors))
         .routes(routes!(api::node))

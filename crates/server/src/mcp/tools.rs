@@ -12,11 +12,11 @@ use super::types::{
 };
 use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert};
 use crate::service::requests::{
-    ContextParams, ExpandRequest, RequestLimits, SearchRequest, SessionsRequest, StatusRequest,
-    ThreadsRequest, TurnRequest, UpdateRequest,
+    ContextParams, ExpandRequest, ForgetRequest, RequestLimits, SearchRequest, SessionsRequest,
+    StatusRequest, ThreadsRequest, TurnRequest, UpdateRequest,
 };
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
-use crate::views::{AppendedView, ThreadList};
+use crate::views::{AppendedView, ForgetView, ThreadList};
 
 /// Default token budgets of results.
 const SEARCH_TOKENS: u32 = 2000;
@@ -39,11 +39,12 @@ pub(super) enum MemoryTool {
     Sessions,
     Threads,
     Update,
+    Forget,
     Status,
 }
 
 impl MemoryTool {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Remember,
         Self::Search,
         Self::Context,
@@ -51,6 +52,7 @@ impl MemoryTool {
         Self::Sessions,
         Self::Threads,
         Self::Update,
+        Self::Forget,
         Self::Status,
     ];
 
@@ -68,6 +70,7 @@ impl MemoryTool {
             Self::Sessions => "sessions",
             Self::Threads => "threads",
             Self::Update => "summaries_update",
+            Self::Forget => "forget",
             Self::Status => "status",
         }
     }
@@ -89,6 +92,7 @@ impl MemoryTool {
             Self::Sessions => "List conversations",
             Self::Threads => "Threads",
             Self::Update => "Update summaries",
+            Self::Forget => "Forget",
             Self::Status => "Memory status",
         }
     }
@@ -119,6 +123,12 @@ impl MemoryTool {
                 "Updates the summaries of a conversation, or rebuilds them with `full`. Summaries \
                  update automatically; call it only if status shows failures or the user asks. \
                  Waits for level 1; higher levels follow in the background."
+            }
+            Self::Forget => {
+                "Forgets a message, turn, range, thread, conversation, author or project for good, \
+                 also in every summary. The first call returns a preview and a token and forgets \
+                 nothing. Show the preview to the user, and call again with the token only if the \
+                 user agrees."
             }
             Self::Status => "Reports the size of the memory, pending summaries and failures.",
         }
@@ -151,6 +161,9 @@ impl MemoryTool {
             Self::Update => {
                 (schema_of::<UpdateRequest>().without_null(), schema_of::<UpdateResult>())
             }
+            Self::Forget => {
+                (schema_of::<ForgetRequest>().without_null(), schema_of::<ForgetView>())
+            }
             Self::Status => {
                 (sized(schema_of::<StatusRequest>(), STATUS_TOKENS), schema_of::<StatusResult>())
             }
@@ -164,6 +177,7 @@ impl MemoryTool {
                 local.read_only(false).destructive(false).idempotent(false)
             }
             Self::Update => local.read_only(false).destructive(true).idempotent(true),
+            Self::Forget => local.read_only(false).destructive(true).idempotent(false),
             _ => local.read_only(true),
         }
     }
@@ -192,6 +206,7 @@ impl MemoryTool {
             Self::Sessions => sessions(arguments, grant).await,
             Self::Threads => threads(arguments, grant).await,
             Self::Update => update(arguments, grant, progress).await,
+            Self::Forget => forget(arguments, grant).await,
             Self::Status => status(arguments, grant).await,
         }
     }
@@ -322,6 +337,13 @@ async fn update(
     };
     let view = service.update_and_wait(request, UPDATE_TIMEOUT, report).await?;
     Ok(convert::structured(&convert::update(view)))
+}
+
+async fn forget(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
+    let request: ForgetRequest = parse(arguments)?;
+    let service = grant.require(TokenScope::Write)?;
+    let view = service.run(TaskKind::Write, move |service| service.forget(&request)).await?;
+    Ok(convert::structured(&view))
 }
 
 async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {

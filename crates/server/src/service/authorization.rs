@@ -15,7 +15,7 @@ use super::{Service, ServiceError};
 pub enum TokenScope {
     /// Search, read and stream events.
     Read,
-    /// Append, rename, close, and update trees.
+    /// Append, rename, close, forget, and update trees.
     Write,
     /// Read metrics and retry failed jobs.
     Admin,

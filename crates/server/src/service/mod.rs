@@ -4,6 +4,7 @@
 mod authorization;
 mod blocking_pool;
 mod error;
+mod forget;
 mod handlers;
 pub mod requests;
 mod summaries;

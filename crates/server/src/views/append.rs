@@ -24,6 +24,13 @@ pub struct AppendedView {
     /// Number of entries whose content differs from the stored entry with the same id. The stored
     /// entry is kept.
     pub differs: usize,
+    /// Number of entries that were not stored because they were forgotten.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub forgotten: usize,
+}
+
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl AppendedView {
@@ -39,6 +46,7 @@ impl AppendedView {
             results: 0,
             known: 0,
             differs: 0,
+            forgotten: 0,
         };
         for outcome in &appended.outcomes {
             match outcome {
@@ -47,6 +55,7 @@ impl AppendedView {
                 EntryOutcome::Finished => view.results += 1,
                 EntryOutcome::AlreadyStored | EntryOutcome::InOtherConversation => view.known += 1,
                 EntryOutcome::ContentDiffers => view.differs += 1,
+                EntryOutcome::Forgotten => view.forgotten += 1,
                 EntryOutcome::Thread | EntryOutcome::TurnEnded => {}
             }
         }

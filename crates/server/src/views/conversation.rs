@@ -150,6 +150,9 @@ pub enum StepView {
         hash: String,
         /// The id at the source.
         external_id: Option<String>,
+        /// Whether the content was forgotten; only the position, role and time remain.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        forgotten: bool,
     },
     /// A tool call.
     ToolCall {
@@ -200,6 +203,7 @@ fn step_view(step: TurnItem<'_>) -> StepView {
             tokens: message.tokens,
             hash: message.hash.to_string(),
             external_id: message.body.external_id.as_ref().map(ToString::to_string),
+            forgotten: message.body.forgotten,
         },
         TurnItem::ToolCall(it) => {
             let outcome = it.call.outcome.as_ref();

@@ -4,6 +4,7 @@
 mod append;
 mod conversation;
 mod event;
+mod forget;
 mod search;
 mod spend;
 mod stats;
@@ -15,6 +16,9 @@ pub use append::AppendedView;
 pub use conversation::{ConversationPage, ConversationView, StepView, ThreadView, TurnView};
 pub use event::EventView;
 pub use event::{conversation_of, kind_of};
+pub use forget::{
+    AuditList, AuditRecordView, ErasedView, ForgetEffectView, ForgetView, RewrittenNodeView,
+};
 pub use search::{FoundView, HitView, SignalView};
 pub use spend::{ModelView, SpendView, SpentView};
 pub use stats::{

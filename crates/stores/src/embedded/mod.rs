@@ -17,6 +17,7 @@ mod index_folder;
 mod open;
 mod read;
 mod schema;
+mod scrub;
 mod unwritable;
 mod wal;
 mod watch;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Row, TransactionBehavior};
 use treering_core::ports::{
-    CommitPlan, Cursor, Description, JobFilter, Maintenance, Revision, StoreResult,
+    CommitPlan, Cursor, Description, JobFilter, Maintenance, Revision, ScrubReport, StoreResult,
 };
 use treering_core::{
     BatchSizes, CommitScope, Job, Reader, Store, StoreError, TenantId, Timestamp, Write,
@@ -68,6 +69,7 @@ pub enum Sync {
 /// A store in one SQLite file.
 pub struct EmbeddedStore {
     path: PathBuf,
+    sync: Sync,
     readers: Mutex<Vec<Connection>>,
     watch: Arc<Watch>,
     /// The writer, or the reason why the store is read-only.
@@ -112,6 +114,7 @@ impl EmbeddedStore {
         lock.share();
         let store = Self {
             path,
+            sync,
             readers: Mutex::default(),
             watch,
             writer,
@@ -350,6 +353,19 @@ impl Maintenance for EmbeddedStore {
                 |()| Err(changed),
             ),
         }
+    }
+
+    fn pending_scrubs(&self) -> StoreResult<u32> {
+        self.query(scrub::pending)
+    }
+
+    fn copies(&self) -> Vec<PathBuf> {
+        scrub::copies(&self.path)
+    }
+
+    fn scrub(&self) -> StoreResult<ScrubReport> {
+        self.writer()?;
+        scrub::scrub(&self.path, self.sync)
     }
 
     fn describe(&self) -> StoreResult<Description> {

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&[&str]] = &[
     &[include_str!("schema/0006_places.sql")],
     &[include_str!("schema/0007_fewer_pages.sql")],
     &[include_str!("schema/0008_rename.sql"), TABLES_8, include_str!("schema/0008_copy.sql")],
+    &[include_str!("schema/0009_forget.sql")],
 ];
 
 /// The newest schema version that this program knows.

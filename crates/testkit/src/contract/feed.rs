@@ -63,6 +63,7 @@ fn words(changes: &Changes) -> Vec<String> {
         Change::Node(_, node) => format!("node {}", node.ordinal()),
         Change::JobEvent(_, line) => line.text.clone(),
         Change::Vector(_, vector) => format!("vector {}", vector[0]),
+        Change::Removed(id) => format!("removed {}", id.as_bytes()[0]),
     };
     changes.items.iter().map(word).collect()
 }

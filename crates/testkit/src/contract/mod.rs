@@ -7,6 +7,7 @@
 
 pub mod basics;
 pub mod feed;
+pub mod forget;
 pub mod jobs;
 pub mod ledger;
 pub mod tree;
@@ -52,6 +53,7 @@ macro_rules! store_contract {
         $crate::tree_contract!($new_store);
         $crate::feed_contract!($new_store);
         $crate::ledger_contract!($new_store);
+        $crate::forget_contract!($new_store);
     };
     ($new_store:expr, $part:ident, $($rule:ident),* $(,)?) => {
         $(

@@ -108,6 +108,7 @@ pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
         sealed_by: Some(MessageIdx(ordinal)),
         turns: level.below().is_none().then_some(2),
         overrides,
+        replaces: None,
     }
 }
 

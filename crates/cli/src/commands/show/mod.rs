@@ -179,6 +179,9 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
     };
     let author = body.author.as_deref().unwrap_or(body.role.as_str());
     let idx = paint(DIM, message.idx);
+    if body.forgotten {
+        return writeln!(out, "{} {idx} {}", paint(style, author), paint(DIM, "(forgotten)"));
+    }
     if body.text.is_empty() {
         let parts = body.parts.as_ref().map_or(0, |parts| parts.as_str().len());
         return writeln!(

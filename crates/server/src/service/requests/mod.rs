@@ -2,6 +2,7 @@
 //! commands. Unknown fields are rejected, so that a typo is reported and not ignored.
 
 mod append;
+mod forget;
 mod read;
 mod summary;
 mod update;
@@ -14,6 +15,7 @@ use super::ServiceError;
 
 pub(super) use append::check_entry;
 pub use append::{AppendRequest, CreateRequest, ToolCallRequest, TurnRequest, fork_entry};
+pub use forget::{AuditRequest, ForgetRequest};
 pub use read::{
     ContextFormat, ContextParams, ExpandRequest, NodesRequest, PageRequest, SearchRequest,
     SessionsRequest,

@@ -18,6 +18,8 @@ pub(super) fn name_of(table: &str) -> String {
             "'vector ' || substr(lower(hex(x.hash)), 1, 12) || ifnull(' of model ' ||
                 (SELECT m.model FROM vector_models m WHERE m.pk = x.model), '')"
         }
+        "removals" => "'removed conversation ' || substr(lower(hex(x.id)), 1, 12)",
+        "audit" => "'audit record ' || x.id",
         "messages" => "'message #' || x.idx",
         "tool_calls" => "'tool call ' || x.place || ' of turn ' || x.turn",
         "nodes" => "'node ' || x.id",
@@ -25,7 +27,7 @@ pub(super) fn name_of(table: &str) -> String {
         _ => "'log line ' || x.pk",
     };
     let owner = match table {
-        "vector_models" | "vector_indexes" | "vectors" => tenant(),
+        "vector_models" | "vector_indexes" | "vectors" | "removals" | "audit" => tenant(),
         _ => conversation(),
     };
     format!("{owner} || {item}")
@@ -37,6 +39,8 @@ pub(super) fn kind_of(table: &str) -> &'static str {
         "tenants" => "tenant",
         "conversations" => "conversation of its tenant",
         "vector_models" => "model of its tenant",
+        "removals" => "removed conversation",
+        "audit" => "audit record",
         "messages" => "message",
         "tool_calls" => "tool call",
         "nodes" => "node",

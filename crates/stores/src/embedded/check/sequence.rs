@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use super::names::{DERIVED, kind_of, name_of};
 
 /// The tables of the change feed, ground truth first.
-const FEED: [&str; 5] = ["messages", "tool_calls", "nodes", "log", "vectors"];
+const FEED: [&str; 6] = ["messages", "tool_calls", "removals", "nodes", "log", "vectors"];
 
 pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut problems = counters_behind(connection)?;

@@ -10,6 +10,9 @@ use super::RowFinding;
 use super::names::{kind_of, name_of};
 use crate::embedded::schema;
 
+/// The tables without rowids.
+const WITHOUT_ROWID: [&str; 3] = ["spend", "requests", "tombstones"];
+
 /// The difference between a file and the schema of this version.
 pub(super) struct SchemaDiff {
     /// A description of each difference.
@@ -63,7 +66,7 @@ impl SchemaDiff {
         let mut findings = Vec::new();
         // Tables without rowids are ordered by their primary key, so it is always unique.
         for (table, key) in
-            self.unguarded.iter().filter(|(table, _)| table != "spend" && table != "requests")
+            self.unguarded.iter().filter(|(table, _)| !WITHOUT_ROWID.contains(&table.as_str()))
         {
             let key_columns =
                 key.iter().filter(|column| *column != "tenant" && *column != "conversation");

@@ -32,6 +32,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let model = filter.vectors_of.map(|model| self.model(model)).transpose()?.flatten();
         let sources = [
             (filter.messages, "messages"),
+            (filter.messages, "removals"),
             (filter.tool_calls, "tool_calls"),
             (filter.nodes, "nodes"),
             (filter.job_events, "log"),
@@ -81,8 +82,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let mut names = ThreadNames::default();
         match table {
             "messages" => self.query_all(&of_conversations(MESSAGE, "m"), params, |row| {
-                let id = names.read(row, 14)?;
-                Ok((row.get(13)?, Change::Message(id, message(row, &names.names)?)))
+                let id = names.read(row, 15)?;
+                Ok((row.get(14)?, Change::Message(id, message(row, &names.names)?)))
             }),
             "tool_calls" => self.query_all(&of_conversations(TOOL_CALL, "t"), params, |row| {
                 let id = names.read(row, 12)?;
@@ -96,6 +97,14 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
                 let id = ConversationId::from_bytes(row.get(7)?);
                 Ok((row.get(6)?, Change::JobEvent(id, log_line(row)?)))
             }),
+            "removals" => {
+                let sql = "SELECT seq, id FROM removals
+                    WHERE tenant = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq";
+                self.query_all(sql, params, |row| {
+                    let id = ConversationId::from_bytes(row.get(1)?);
+                    Ok((row.get(0)?, Change::Removed(id)))
+                })
+            }
             _ => {
                 let sql = "SELECT seq, hash, vector FROM vectors
                     WHERE tenant = ?1 AND seq > ?2 AND seq <= ?3 AND model = ?4 ORDER BY seq";

@@ -15,7 +15,7 @@ use crate::embedded::codes;
 
 pub(super) const MESSAGE: &str =
     "m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
-    m.external_id, m.text, m.parts, m.turns";
+    m.external_id, m.text, m.parts, m.turns, m.forgotten";
 
 pub(super) const TOOL_CALL: &str =
     "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
@@ -131,7 +131,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         // Turn numbers have no gaps, so a limit is an upper bound.
         let until = end(span.until.map(|no| no.0)).min(i64::from(limited));
         let of_messages =
-            "SELECT turn, min(thread), min(idx), max(idx) + 1, count(*), 0, max(role = ?5 AND chars > 0), min(at),
+            "SELECT turn, min(thread), min(idx), max(idx) + 1, count(*), 0, max(role = ?5 AND (chars > 0 OR forgotten)), min(at),
                 max(at)
             FROM messages WHERE tenant = ?1 AND conversation = ?2 AND turn >= ?3 AND turn < ?4 GROUP BY turn";
         let of_calls = "SELECT turn, min(thread), min(before_idx), min(before_idx), 0, count(*), 0, min(at), max(at)
@@ -183,6 +183,7 @@ pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<M
             external_id: external_id(row, 9)?,
             text: row.get(10)?,
             parts: json(row, 11)?,
+            forgotten: row.get(13)?,
         },
         chars: row.get(5)?,
         tokens: row.get(6)?,

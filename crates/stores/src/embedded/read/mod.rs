@@ -1,6 +1,7 @@
 //! Reads one tenant's data through one connection: a pooled one inside a read transaction, or
 //! the writer's while it plans a commit. Nothing here writes.
 
+mod audit;
 mod conversations;
 mod feed;
 mod jobs;
@@ -10,6 +11,7 @@ mod records;
 pub(super) mod threads;
 mod tree;
 
+pub(super) use audit::salt;
 pub(super) use feed::{cursor, sequence_number};
 pub(super) use jobs::{has_due_jobs, tenant_with_due_jobs};
 pub(super) use records::{CheckedRecord, is_of_tree_state};
@@ -22,7 +24,7 @@ use std::rc::Rc;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use treering_core::ports::{
-    ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
+    Audit, ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
     JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span, StoreResult, StoredItem,
 };
 use treering_core::{
@@ -209,6 +211,10 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
     }
 
     fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn audit(&self) -> &dyn Audit {
         self
     }
 }

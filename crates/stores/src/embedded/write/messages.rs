@@ -9,8 +9,8 @@ use crate::embedded::codes::role_code;
 impl Commit<'_> {
     pub(super) fn add_message(&mut self, id: ConversationId, message: &Message) -> Result<()> {
         let sql = "INSERT INTO messages (tenant, seq, conversation, idx, turn, turns, thread, role, at, chars, tokens,
-                hash, author, external_id, text, parts, checksum)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+                hash, author, external_id, text, parts, forgotten, checksum)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
                 checksum(?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14))";
         let (conversation, thread) = self.thread(id, &message.thread)?;
         let (seq, body) = (self.next_seq(), &message.body);
@@ -33,6 +33,7 @@ impl Commit<'_> {
                 body.external_id.as_ref().map(|id| id.as_str()),
                 body.text,
                 body.parts.as_ref().map(|parts| parts.as_str()),
+                body.forgotten,
             ],
         )?;
         Ok(())

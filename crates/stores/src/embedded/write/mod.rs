@@ -2,6 +2,7 @@
 //! here begins, commits or rolls back.
 
 mod conversations;
+mod forget;
 mod jobs;
 mod ledger;
 mod messages;
@@ -77,6 +78,14 @@ impl Commit<'_> {
             }
             Write::MarkDirty(id, level, ordinals) => self.mark_dirty(*id, *level, ordinals),
             Write::DropTree(id, level) => self.drop_tree(*id, *level),
+            Write::ForgetMessages(id, of) => self.forget_messages(*id, of),
+            Write::ForgetToolCalls(id, of) => self.forget_tool_calls(*id, of),
+            Write::RemoveNodes(id, level, ordinals) => self.remove_nodes(*id, *level, ordinals),
+            Write::ForgetErrors(id) => self.forget_errors(*id),
+            Write::RemoveConversation(id) => self.remove_conversation(*id),
+            Write::AddAuditRecord(record) => self.add_audit_record(record),
+            Write::AddTombstones(record, of) => self.add_tombstones(record, of),
+            Write::RemoveTombstones(record) => self.remove_tombstones(record),
             Write::AddJob(job) => self.add_job(job),
             Write::PutJob(job) => self.put_job(job),
             Write::RemoveJob(job) => self.remove_job(job),

@@ -1,0 +1,401 @@
+//! Plans the commit that forgets: the rows to erase, the summaries to write again, the tombstones
+//! and the audit record. Runs inside the plan of a commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use treering_core::ports::{
+    ConversationFilter, ConversationQuery, JobEventFilter, JobFilter, NodeFilter, Span, StoreResult,
+};
+use treering_core::{
+    AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ErasedCounts,
+    ExternalId, ForgetTarget, Invalid, ItemSelection, JobKind, Level, Message, MessageIdx, Node,
+    NodeSpec, Reader, RemovedNode, Role, Timestamp, TitleSource, Tombstone, ToolCall, TurnNo,
+    Write, nodes_to_rewrite, slug_of, title_of,
+};
+
+use crate::embed;
+use crate::engine::Engine;
+use crate::free_slug::free_slug;
+use crate::tree_planner::{TreePlanner, policy_of};
+
+/// Messages per page.
+const PAGE: usize = 1000;
+
+/// Plans one forget.
+pub(super) struct ForgetPlanner {
+    pub(super) engine: Engine,
+    pub(super) target: ForgetTarget,
+    pub(super) leaves_tombstones: bool,
+    /// The id of the audit record.
+    pub(super) id: String,
+    pub(super) now: Timestamp,
+}
+
+/// The plan for one or more conversations.
+#[derive(Default)]
+struct Plan {
+    writes: Vec<Write>,
+    tombstones: Vec<Tombstone>,
+    conversations: Vec<AuditedConversation>,
+    /// The slugs that earlier conversations of the plan get.
+    slugs: BTreeSet<String>,
+}
+
+/// The items of a conversation to forget.
+#[derive(Default)]
+struct SelectedItems {
+    messages: Vec<Message>,
+    calls: Vec<ToolCall>,
+}
+
+impl ForgetPlanner {
+    /// The writes and the audit record. Refuses a target that does not exist or has nothing to
+    /// forget.
+    pub(super) fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AuditRecord)> {
+        let mut plan = Plan::default();
+        match &self.target {
+            ForgetTarget::Items(id, selection) => {
+                self.forget_items(reader, existing(reader, *id)?, selection, &mut plan)?;
+            }
+            ForgetTarget::Conversation(id) => {
+                self.remove(reader, &existing(reader, *id)?, &mut plan)?;
+            }
+            ForgetTarget::Author(author) => {
+                let selection = ItemSelection::Author(author.clone());
+                for conversation in listed(reader, None)? {
+                    self.forget_items(reader, conversation, &selection, &mut plan)?;
+                }
+            }
+            ForgetTarget::Project(folder) => {
+                for conversation in listed(reader, Some(folder.clone()))? {
+                    self.remove(reader, &conversation, &mut plan)?;
+                }
+            }
+            ForgetTarget::Tenant => {
+                for conversation in listed(reader, None)? {
+                    self.remove(reader, &conversation, &mut plan)?;
+                }
+            }
+        }
+        if plan.conversations.is_empty() {
+            let target = format!("{} to forget", self.target.kind());
+            let reason = "there is nothing to forget; it does not exist or was forgotten before";
+            return Err(Invalid::new(target, reason).into());
+        }
+        if !self.leaves_tombstones {
+            plan.tombstones.clear();
+        }
+        let record = AuditRecord {
+            id: self.id.clone(),
+            at: self.now.as_micros(),
+            target: self.target.kind().to_owned(),
+            conversations: plan.conversations,
+            tombstones: u32::try_from(plan.tombstones.len()).unwrap_or(u32::MAX),
+        };
+        let mut writes = plan.writes;
+        writes.push(Write::AddAuditRecord(record.clone()));
+        writes.push(Write::AddTombstones(record.id.clone(), plan.tombstones));
+        Ok((writes, record))
+    }
+
+    /// Removes a whole conversation.
+    fn remove(
+        &self,
+        reader: &dyn Reader,
+        conversation: &Conversation,
+        plan: &mut Plan,
+    ) -> StoreResult<()> {
+        let id = conversation.id;
+        let items = SelectedItems {
+            messages: select_messages(reader, id, |_| true)?,
+            calls: reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?,
+        };
+        plan.tombstones.push(Tombstone::Conversation(id));
+        if let Some(source) = &conversation.external_id {
+            plan.tombstones.push(Tombstone::Source(source.clone()));
+            let first = items.messages.iter().find(|message| !message.body.forgotten);
+            plan.tombstones.push(match first {
+                Some(first) => Tombstone::Opening(source.clone(), first.idx, first.hash),
+                None => Tombstone::AnyOpening(source.clone()),
+            });
+        }
+        plan.tombstones.extend(items.tombstones(id));
+        let events = JobEventFilter { conversation: Some(id), job_prefix: None, limit: usize::MAX };
+        let erased = ErasedCounts {
+            messages: count(items.messages.len()),
+            tool_calls: count(items.calls.len()),
+            nodes: count(reader.node_versions(id, &NodeFilter::default())?.len()),
+            jobs: count(reader.jobs(&JobFilter::of(id))?.len()),
+            events: count(reader.job_events(&events)?.len()),
+        };
+        plan.writes.push(Write::RemoveConversation(id));
+        plan.conversations.push(AuditedConversation {
+            id: id.to_string(),
+            removed: true,
+            messages: runs(&items.messages),
+            erased,
+            rewritten: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Replaces items of a conversation with placeholders, and removes the nodes over them to be
+    /// written again.
+    fn forget_items(
+        &self,
+        reader: &dyn Reader,
+        mut conversation: Conversation,
+        selection: &ItemSelection,
+        plan: &mut Plan,
+    ) -> StoreResult<()> {
+        let id = conversation.id;
+        let items = select(reader, id, selection)?;
+        if items.messages.is_empty() && items.calls.is_empty() {
+            return Ok(());
+        }
+        for message in &items.messages {
+            conversation.totals.chars -= u64::from(message.chars);
+            conversation.totals.tokens -= u64::from(message.tokens);
+        }
+        conversation.tree_state.outdate_windows();
+        self.update_metadata(reader, &mut conversation, &items.messages)?;
+        if !plan.slugs.insert(conversation.slug.clone()) {
+            conversation.slug = format!("{}-{}", conversation.slug, id.short());
+        }
+        let nodes = reader.nodes(id, &NodeFilter::default())?;
+        let rewritten = nodes_to_rewrite(&nodes, &items.messages, &items.calls);
+        let mut tree_writes = Vec::new();
+        let jobs = self.rewrite_nodes(reader, &mut conversation, &rewritten, &mut tree_writes)?;
+        let turns: BTreeSet<TurnNo> = items.turns().collect();
+        let embeddings = embed::plan_turns(&self.engine, reader, id, turns, self.now)?;
+        plan.tombstones.extend(items.tombstones(id));
+        plan.conversations.push(AuditedConversation {
+            id: id.to_string(),
+            removed: false,
+            messages: runs(&items.messages),
+            erased: ErasedCounts {
+                messages: count(items.messages.len()),
+                tool_calls: count(items.calls.len()),
+                nodes: count(rewritten.len()),
+                jobs,
+                events: 0,
+            },
+            rewritten: rewritten.iter().map(|node| audited(node)).collect(),
+        });
+        let places = items.calls.iter().map(|call| (call.turn, call.order)).collect();
+        plan.writes.extend([
+            Write::PutConversation(conversation),
+            Write::ForgetMessages(id, items.messages.iter().map(|it| it.idx).collect()),
+            Write::ForgetToolCalls(id, places),
+            Write::ForgetErrors(id),
+        ]);
+        plan.writes.extend(tree_writes);
+        plan.writes.extend(embeddings);
+        Ok(())
+    }
+
+    /// Removes nodes, and plans the jobs that write them again in the same place. Returns the
+    /// number of jobs that worked on erased content.
+    fn rewrite_nodes(
+        &self,
+        reader: &dyn Reader,
+        conversation: &mut Conversation,
+        rewritten: &[&Node],
+        writes: &mut Vec<Write>,
+    ) -> StoreResult<u32> {
+        let (key, id) = (self.engine.key(conversation.id), conversation.id);
+        let policy = policy_of(self.engine.policy(), conversation)?;
+        let planner =
+            TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now: self.now };
+        let mut by_level: BTreeMap<Level, Vec<u32>> = BTreeMap::new();
+        let mut replaced: BTreeMap<(Level, u32), NodeSpec> = BTreeMap::new();
+        for node in rewritten.iter().filter(|node| !node.spec.is_top()) {
+            by_level.entry(node.level()).or_default().push(node.ordinal());
+            let replaces = Some(RemovedNode { parent: node.parent });
+            let spec = NodeSpec { replaces, ..node.spec.clone() };
+            replaced.insert((node.level(), node.ordinal()), spec);
+        }
+        writes.extend(
+            by_level.into_iter().map(|(level, ordinals)| Write::RemoveNodes(id, level, ordinals)),
+        );
+        if let Some(level) = conversation.tree_state.top.filter(|_| !rewritten.is_empty()) {
+            planner.drop_top(conversation, level, writes);
+        }
+        let parents: BTreeSet<(Level, u32)> = rewritten
+            .iter()
+            .filter_map(|node| Some((node.level().above(), node.parent?)))
+            .collect();
+        let mut affected = 0;
+        for mut job in reader.jobs(&JobFilter::of(id))? {
+            let place = Level::new(job.kind.height()).map(|level| (level, job.kind.position()));
+            let Some(place) = place else { continue };
+            let own = replaced.get(&place).cloned();
+            match &mut job.kind {
+                JobKind::EmbedNode(..) if own.is_some() => writes.push(Write::RemoveJob(job)),
+                JobKind::Summarize(task) if own.is_some() || parents.contains(&place) => {
+                    // The job of a group that was never written lists children by their old ids.
+                    task.replaces =
+                        own.and_then(|own| own.replaces).or(Some(RemovedNode { parent: None }));
+                    replaced.remove(&place);
+                    job.retry(self.now);
+                    writes.push(Write::PutJob(job));
+                }
+                _ => continue,
+            }
+            affected += 1;
+        }
+        writes.extend(planner.jobs(replaced.into_values().collect()));
+        Ok(affected)
+    }
+
+    /// Removes forgotten authors from the participants, and a title that quotes a forgotten
+    /// message.
+    fn update_metadata(
+        &self,
+        reader: &dyn Reader,
+        conversation: &mut Conversation,
+        forgotten: &[Message],
+    ) -> StoreResult<()> {
+        let (id, erased) =
+            (conversation.id, forgotten.iter().map(|it| it.idx).collect::<BTreeSet<_>>());
+        let authors: BTreeSet<&String> =
+            forgotten.iter().filter_map(|message| message.body.author.as_ref()).collect();
+        for author in authors {
+            let is_by =
+                |message: &Message| (message.body.author.as_ref() == Some(author)).then_some(());
+            if first_remaining(reader, id, &erased, is_by)?.is_none() {
+                conversation.participants.retain(|name| name != author);
+            }
+        }
+        let Some(title) = conversation.title.clone() else { return Ok(()) };
+        let quotes = |message: &Message| title_of(&message.body.text).as_ref() == Some(&title);
+        if conversation.title_source == TitleSource::Person || !forgotten.iter().any(quotes) {
+            return Ok(());
+        }
+        let titled = |message: &Message| match message.body.role {
+            Role::User => title_of(&message.body.text),
+            _ => None,
+        };
+        conversation.title = first_remaining(reader, id, &erased, titled)?;
+        conversation.title_source = match conversation.title {
+            Some(_) => TitleSource::FirstMessage,
+            None => TitleSource::Untitled,
+        };
+        let slug = conversation.title.as_deref().map(slug_of).filter(|slug| !slug.is_empty());
+        conversation.slug = match slug {
+            Some(slug) => free_slug(reader, &slug, &slug, id)?,
+            None => Conversation::untitled_slug(id),
+        };
+        Ok(())
+    }
+}
+
+impl SelectedItems {
+    /// The turns that lose something.
+    fn turns(&self) -> impl Iterator<Item = TurnNo> {
+        let of_messages = self.messages.iter().map(|message| message.turn);
+        of_messages.chain(self.calls.iter().map(|call| call.turn))
+    }
+
+    fn tombstones(&self, id: ConversationId) -> impl Iterator<Item = Tombstone> {
+        let of_messages = self.messages.iter().filter_map(|it| it.body.external_id.as_ref());
+        let of_calls = self.calls.iter().filter_map(|it| it.call.external_id.as_ref());
+        let both = move |external: &ExternalId| {
+            [Tombstone::Item(id, external.clone()), Tombstone::UniqueItem(external.clone())]
+        };
+        of_messages.chain(of_calls).flat_map(both)
+    }
+}
+
+fn existing(reader: &dyn Reader, id: ConversationId) -> StoreResult<Conversation> {
+    let missing = || Invalid::new(format!("conversation {id}"), "it does not exist");
+    Ok(reader.conversation(id)?.ok_or_else(missing)?)
+}
+
+/// The conversations of the tenant, or of one project.
+fn listed(reader: &dyn Reader, project: Option<String>) -> StoreResult<Vec<Conversation>> {
+    let filter = ConversationFilter { project, ..ConversationFilter::all(usize::MAX) };
+    reader.conversations(&ConversationQuery::List(&filter))
+}
+
+/// The items of a selection that are not forgotten yet.
+fn select(
+    reader: &dyn Reader,
+    id: ConversationId,
+    selection: &ItemSelection,
+) -> StoreResult<SelectedItems> {
+    let next = |idx: MessageIdx| MessageIdx(idx.0.saturating_add(1));
+    let turns = |turn: TurnNo| Span::between(turn, TurnNo(turn.0.saturating_add(1)));
+    let mut messages = match selection {
+        ItemSelection::Message(idx) => reader.messages(id, Span::between(*idx, next(*idx)))?,
+        ItemSelection::Range(first, last) => {
+            reader.messages(id, Span::between(*first, next(*last)))?
+        }
+        ItemSelection::Turn(turn) => match reader.turns(id, turns(*turn))?.first() {
+            Some(turn) => reader.messages(id, Span::between(turn.from, turn.until))?,
+            None => Vec::new(),
+        },
+        ItemSelection::Thread(_) | ItemSelection::Author(_) => {
+            select_messages(reader, id, |message| selection.has_message(message))?
+        }
+    };
+    messages.retain(|message| selection.has_message(message) && !message.body.forgotten);
+    let mut calls = match selection {
+        ItemSelection::Message(_) | ItemSelection::Author(_) => Vec::new(),
+        ItemSelection::Turn(turn) => reader.tool_calls(id, turns(*turn))?,
+        ItemSelection::Range(..) | ItemSelection::Thread(_) => {
+            reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?
+        }
+    };
+    calls.retain(|call| selection.has_call(call) && !call.call.is_forgotten());
+    Ok(SelectedItems { messages, calls })
+}
+
+/// The messages of a conversation that meet a condition.
+fn select_messages(
+    reader: &dyn Reader,
+    id: ConversationId,
+    mut is_selected: impl FnMut(&Message) -> bool,
+) -> StoreResult<Vec<Message>> {
+    let (mut selected, mut next) = (Vec::new(), MessageIdx(0));
+    loop {
+        let page = reader.messages(id, Span::starting(next, PAGE))?;
+        let Some(last) = page.last() else { return Ok(selected) };
+        next = MessageIdx(last.idx.0 + 1);
+        selected.extend(page.into_iter().filter(&mut is_selected));
+    }
+}
+
+/// The first answer that `find` gives for a message that stays.
+fn first_remaining<T>(
+    reader: &dyn Reader,
+    id: ConversationId,
+    forgotten: &BTreeSet<MessageIdx>,
+    find: impl Fn(&Message) -> Option<T>,
+) -> StoreResult<Option<T>> {
+    let mut next = MessageIdx(0);
+    loop {
+        let page = reader.messages(id, Span::starting(next, PAGE))?;
+        let Some(last) = page.last() else { return Ok(None) };
+        next = MessageIdx(last.idx.0 + 1);
+        let mut staying = page.iter().filter(|message| !forgotten.contains(&message.idx));
+        if let Some(found) = staying.find_map(&find) {
+            return Ok(Some(found));
+        }
+    }
+}
+
+/// The first and the last position of each run of messages.
+fn runs(messages: &[Message]) -> Vec<(u32, u32)> {
+    let run = |run: &[Message]| Some((run.first()?.idx.0, run.last()?.idx.0));
+    messages.chunk_by(|one, next| next.idx.0 == one.idx.0 + 1).filter_map(run).collect()
+}
+
+fn audited(node: &Node) -> AuditedNode {
+    let (level, ordinal) = (node.level().number(), node.ordinal());
+    AuditedNode { level, ordinal, old_id: node.id.to_string() }
+}
+
+fn count(items: usize) -> u32 {
+    u32::try_from(items).unwrap_or(u32::MAX)
+}

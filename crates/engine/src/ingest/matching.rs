@@ -1,0 +1,111 @@
+//! Recognizes entries that are already stored, by position, by content or in other conversations.
+
+use std::collections::HashSet;
+
+use treering_core::capture::{CountedEntry, ids_of};
+use treering_core::ports::{Span, StoreResult};
+use treering_core::{
+    ContentHash, Conversation, ConversationId, ConversationKey, ConversationTotals, EntryKind,
+    EntryOutcome, MessageIdx, Reader, ThreadName,
+};
+
+use super::AppendPlanner;
+
+impl AppendPlanner {
+    /// Whether the stored messages and the entries agree over their common length. A forgotten
+    /// message agrees with any.
+    pub(super) fn has_same_prefix(
+        &self,
+        reader: &dyn Reader,
+        conversation: &Conversation,
+    ) -> StoreResult<bool> {
+        let stored = stored_hashes(reader, &self.key(conversation.id))?;
+        let entries = self.entries.iter().filter_map(message_hash);
+        let agrees = |(stored, entry): (Option<ContentHash>, ContentHash)| {
+            stored.is_none_or(|stored| stored == entry)
+        };
+        Ok(stored.into_iter().zip(entries).all(agrees))
+    }
+
+    /// The outcomes of the entries that the conversation already has, matched by position.
+    pub(super) fn match_by_position(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        totals: ConversationTotals,
+    ) -> StoreResult<Vec<Option<EntryOutcome>>> {
+        let mut stored = stored_hashes(reader, key)?.into_iter();
+        let mut calls = totals.tool_calls;
+        let matched = self.entries.iter().map(|entry| match &entry.kind {
+            EntryKind::Message(message) => {
+                let outcome = match stored.next()? {
+                    None => EntryOutcome::Forgotten,
+                    Some(hash) if hash == message.hash => EntryOutcome::AlreadyStored,
+                    Some(_) => EntryOutcome::ContentDiffers,
+                };
+                message.body.external_id.is_none().then_some(outcome)
+            }
+            // A call with an external id is matched by it, so that a missing result can be added.
+            EntryKind::ToolCall(call) => {
+                let before = calls > 0;
+                calls = calls.saturating_sub(1);
+                (before && call.external_id.is_none()).then_some(EntryOutcome::AlreadyStored)
+            }
+            // Only the end after the last stored message can be new.
+            EntryKind::TurnEnd => (stored.len() > 0).then_some(EntryOutcome::TurnEnded),
+            EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => None,
+        });
+        Ok(matched.collect())
+    }
+
+    /// The outcomes of the entries that belong to another conversation.
+    pub(super) fn match_elsewhere(
+        &self,
+        reader: &dyn Reader,
+        conversation_id: ConversationId,
+    ) -> StoreResult<Vec<Option<EntryOutcome>>> {
+        let entries = &self.entries;
+        let mut owners = reader.owners(&ids_of(entries))?.into_iter();
+        // The threads whose last entry belongs to another conversation, as does its turn's end.
+        let mut other_threads: HashSet<&ThreadName> = HashSet::new();
+        let matched = entries.iter().map(|entry| {
+            if entry.kind == EntryKind::TurnEnd {
+                return other_threads.contains(&entry.thread).then_some(EntryOutcome::TurnEnded);
+            }
+            let owner = entry.external_id().and_then(|_| owners.next().flatten());
+            let forks = matches!(entry.kind, EntryKind::Fork { .. });
+            let is_elsewhere = owner.is_some_and(|owner| owner != conversation_id) && !forks;
+            if is_elsewhere {
+                other_threads.insert(&entry.thread);
+            } else {
+                other_threads.remove(&entry.thread);
+            }
+            is_elsewhere.then_some(EntryOutcome::InOtherConversation)
+        });
+        Ok(matched.collect())
+    }
+}
+
+/// The hashes of the stored messages; `None` for a forgotten one.
+fn stored_hashes(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+) -> StoreResult<Vec<Option<ContentHash>>> {
+    const PAGE: usize = 1000;
+    let mut hashes = Vec::new();
+    loop {
+        let from = MessageIdx(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
+        let page = reader.messages(key.id, Span::starting(from, PAGE))?;
+        hashes.extend(page.iter().map(|message| (!message.body.forgotten).then_some(message.hash)));
+        if page.len() < PAGE {
+            return Ok(hashes);
+        }
+    }
+}
+
+pub(super) fn message_hash(entry: &CountedEntry) -> Option<ContentHash> {
+    match &entry.kind {
+        EntryKind::Message(message) => Some(message.hash),
+        _ => None,
+    }
+}

@@ -1,0 +1,86 @@
+//! Erases the bytes of forgotten content from the files of the store.
+//!
+//! SQLite leaves deleted rows in free pages, in the gaps of pages that it rebalanced and in the
+//! WAL. `VACUUM` copies every live row into fresh pages, and a truncating checkpoint replaces the
+//! old ones. `secure_delete` would be cheaper, but it does not reach the copies that rebalancing
+//! leaves behind.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use treering_core::ports::{ScrubReport, StoreResult};
+
+use super::Sync;
+use super::error::{explain, explain_io};
+use super::open::{open_existing, sync_folder};
+use super::schema::APPLICATION_ID;
+
+/// The number of forgets whose bytes may still be in the files.
+pub(super) fn pending(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.query_row("SELECT count(*) FROM scrubs", [], |row| row.get(0))
+}
+
+/// Rewrites the database, empties the WAL and deletes the copies of the store in its folder.
+pub(super) fn scrub(path: &Path, sync: Sync) -> StoreResult<ScrubReport> {
+    let failed = |error: rusqlite::Error| explain(path, &error);
+    let connection = open_existing(path, sync).map_err(failed)?;
+    // A large store does not fit into memory a second time.
+    connection.pragma_update(None, "temp_store", "FILE").map_err(failed)?;
+    let newest: Option<i64> = connection
+        .query_row("SELECT max(audit) FROM scrubs", [], |row| row.get(0))
+        .map_err(failed)?;
+    connection.execute_batch("VACUUM").map_err(failed)?;
+    let mut report = ScrubReport::default();
+    let is_busy: bool = connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+        .map_err(failed)?;
+    if is_busy {
+        report.pending = Some("another process reads an old state of the store".to_owned());
+        return Ok(report);
+    }
+    for copy in copies(path) {
+        let cannot_delete = |error| explain_io(&copy, "cannot delete a copy of the store", &error);
+        fs::remove_file(&copy).map_err(cannot_delete)?;
+        report.deleted.push(copy);
+    }
+    if let Some(folder) = path.parent() {
+        sync_folder(folder)
+            .map_err(|error| explain_io(path, "cannot sync the folder of the store", &error))?;
+    }
+    connection.execute("DELETE FROM scrubs WHERE audit <= ?1", [newest]).map_err(failed)?;
+    Ok(report)
+}
+
+/// The copies of the store in its folder: backups, replaced stores and saved WALs.
+pub(super) fn copies(path: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let name = name.to_string_lossy();
+    let live = [name.to_string(), format!("{name}-wal"), format!("{name}-shm")];
+    let is_copy = |file: &PathBuf| {
+        let own = file.file_name().unwrap_or_default().to_string_lossy();
+        file.is_file()
+            && !live.contains(&own.to_string())
+            && (own.starts_with(&*name) || is_store(file).unwrap_or(false))
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut copies: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_copy).collect();
+    copies.sort();
+    copies
+}
+
+/// Whether a file is a database of this program.
+fn is_store(file: &Path) -> io::Result<bool> {
+    // The application id is a big-endian number at this offset of the header.
+    const ID_AT: usize = 68;
+    let mut header = [0; ID_AT + 4];
+    File::open(file)?.read_exact(&mut header)?;
+    let id = u32::from_be_bytes([
+        header[ID_AT],
+        header[ID_AT + 1],
+        header[ID_AT + 2],
+        header[ID_AT + 3],
+    ]);
+    Ok(header.starts_with(b"SQLite format 3\0") && i64::from(id) == APPLICATION_ID)
+}
