@@ -112,7 +112,7 @@ fn filters_are_exact() {
     assert_eq!(authors(&["--tenant", "north", "--until", "2026-09-01"]), ["Ana"]);
     assert_eq!(authors(&["--tenant", "north", "--role", "assistant"]), [""; 0]);
     assert_eq!(authors(&["--tenant", "north", "--limit", "1"]).len(), 1);
-    assert_eq!(authors(&["--tenant", "north", "--min-score", "1000"]), [""; 0]);
+    assert_eq!(authors(&["--tenant", "north", "--min-score", "1"]), [""; 0]);
     home.refuses(&["--tenant", "south", "search", "dredger", "--in", "autumn"], &["autumn"]);
 }
 

@@ -193,7 +193,7 @@ mod tests {
         let score = |sum: f32| Signals { as_typed: sum, ..Signals::default() }.score();
         assert!((score(0.55) - WEAK_BELOW).abs() < 1e-6);
         assert!(score(0.0) < MIN_SCORE && score(0.0) > 0.0);
-        assert!(score(1.0) > 0.99 && score(3.0) <= 1.0);
+        assert!(score(1.0) > 0.98 && score(3.0) <= 1.0);
         assert_eq!((percent(0.0), percent(0.128), percent(1.0)), (0, 13, 100));
     }
 
