@@ -1,5 +1,7 @@
 //! The text before a window, which tells a summarizer what is new in it.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::{Arc, Mutex};

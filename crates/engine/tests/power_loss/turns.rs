@@ -116,6 +116,8 @@ pub(crate) fn stored(engine: &Engine) -> BTreeSet<String> {
         engine
             .export::<Error>(&[session.conversation.id], |exported| {
                 match exported {
+                    ExportItem::Message(message) if message.body.forgotten => {}
+                    ExportItem::ToolCall(tool) if tool.call.is_forgotten() => {}
                     ExportItem::Message(message) => {
                         take(Part::Message(message.body.role, message.body.text.clone()));
                     }

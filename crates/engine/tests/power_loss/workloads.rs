@@ -6,15 +6,20 @@ use std::thread;
 
 use rusqlite::Connection;
 use treering_core::ports::{ConversationFilter, IndexFiles};
-use treering_core::{ConversationState, Embedder, Node, NodeContent, Policy, StoreError, TenantId};
+use treering_core::{
+    ConversationState, Embedder, ForgetTarget, ItemSelection, Node, NodeContent, Policy,
+    StoreError, TenantId, TurnNo,
+};
 use treering_engine::{
-    Engine, EngineParts, JobScope, NewSummary, SummaryParents, Update, UpdateStrategy, Worker,
+    Engine, EngineParts, Forget, JobScope, NewSummary, SummaryParents, Update, UpdateStrategy,
+    Worker,
 };
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, IndexFolder, Sync};
 use treering_testkit::disk::{Disk, DiskTrace, scratch_folder};
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
+use crate::FORGOTTEN;
 use crate::common::{parts_over, start};
 use crate::turns::{append, label, transcript};
 
@@ -158,6 +163,30 @@ pub(crate) fn copy_index(from: &Path, to: &Path) {
         let path = entry.unwrap().path();
         std::fs::copy(&path, folder(to).join(path.file_name().unwrap())).unwrap();
     }
+}
+
+/// A turn and a conversation are forgotten, with their bytes. The forgotten turns are not
+/// acknowledged before, because later states must lack them.
+pub(crate) fn forgetting() -> Workload {
+    let bench = Bench::new(growing());
+    let engine = bench.open();
+    bench.append_all(&engine, "kept", 0, 0..4);
+    append(&engine, &label("kept", 0, 4)).unwrap();
+    bench.append_all(&engine, "kept", 0, 5..8);
+    (0..4).for_each(|number| append(&engine, &label("gone", 0, number)).unwrap());
+    work(&engine);
+    let named = |name: &str| engine.find(name).unwrap().id;
+    let turn = ForgetTarget::Items(named("kept"), ItemSelection::Turn(TurnNo(4)));
+    let forget = |target, labels: Vec<String>| {
+        engine.forget(&Forget::new(target)).unwrap();
+        labels.iter().for_each(|label| bench.disk.acknowledge(&format!("{FORGOTTEN}{label}")));
+    };
+    forget(turn, vec![label("kept", 0, 4)]);
+    bench.append_all(&engine, "kept", 0, 8..10);
+    let gone = ForgetTarget::Conversation(named("gone"));
+    forget(gone, (0..4).map(|number| label("gone", 0, number)).collect());
+    drop(engine);
+    bench.finish("forgetting")
 }
 
 /// Each writer has its own conversation, and all share another.
