@@ -137,13 +137,13 @@ fn hits_link_to_the_nodes_above_and_below() {
         "{over} does not hold {idx}"
     );
 
-    let group = &hits(&home, &["tide predictions", "--level", "2"])[0];
+    let group = &hits(&home, &["Brevitel or Sillage", "--level", "2"])[0];
     let children = ids(&home.json(&["expand", group["node"].as_str().unwrap()])["down"]);
     assert_eq!(json!(children), group["down"]);
     let child = home.json(&["expand", &children[0]]);
     assert!(ids(&child["up"]).contains(&group["node"].as_str().unwrap().to_owned()));
     assert!(!ids(&child["down"]).is_empty());
-    let output = home.ok(&["search", "tide predictions", "--level", "2", "--explain"]);
+    let output = home.ok(&["search", "Brevitel or Sillage", "--level", "2", "--explain"]);
     assert!(output.contains("level 2") && output.contains(" + "), "{output}");
     assert!(!ids(&home.json(&["expand", "tidewatch"])["down"]).is_empty());
     home.refuses(&["expand", "l1-ffffffff"], &["l1-ffffffff"]);

@@ -373,7 +373,7 @@ fn forgotten_content_is_in_no_file() {
     assert_eq!(segment_files(home.path()).len(), 1, "the work on files is postponed");
     engine.scrub().unwrap();
     assert_eq!(segment_files(home.path()).len(), 0);
-    // A process that still has the item in memory builds its index anew before it seals.
+    // A process that still has the item in memory rebuilds its index before it seals.
     stale.seal_index(1).unwrap();
     assert_eq!(segment_files(home.path()).len(), 1);
     let name = format!("{} message {}", hit.conversation, message.idx);

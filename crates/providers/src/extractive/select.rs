@@ -127,10 +127,11 @@ struct Cover<'a, C> {
 
 impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
     fn new(document: &'a SourceDocument, cost: &'a C) -> Self {
-        // Rare terms carry more information than common ones.
+        // Rare terms carry more information than common ones, and new ones more than known ones.
         let units = document.units.len() as f32;
         let value = |term: &super::unit::TermStats| {
-            term.weight * (1.0 + units / term.units.max(1) as f32).ln()
+            let is_new = if term.is_known { WEIGHTS.again } else { 1.0 };
+            is_new * term.weight * (1.0 + units / term.units.max(1) as f32).ln()
         };
         let worth = |(index, unit)| worth(document, unit, index);
         Self {

@@ -1,7 +1,7 @@
 //! Units: the statements that a summary can quote, with their speakers and the terms they are
 //! compared by.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use treering_core::sentence::{self, SegmentKind};
 use treering_core::{
@@ -12,7 +12,6 @@ use treering_core::{
 use super::clean::clean;
 use super::cues::{self, SpeechAct};
 use super::rendering::short_day;
-use super::worth::WEIGHTS;
 
 /// A statement that may be quoted: a sentence of a message, or a point of a child.
 #[derive(Debug)]
@@ -85,6 +84,8 @@ pub(super) struct TermStats {
     pub(super) weight: f32,
     /// Number of units in which it occurs.
     pub(super) units: u32,
+    /// Whether the text before the source has it already.
+    pub(super) is_known: bool,
 }
 
 /// The parsed source of a summary.
@@ -117,7 +118,7 @@ impl SourceDocument {
         document.pair_answers();
         document.names.extend(document.speakers.iter().map(|speaker| speaker.name.clone()));
         document.lighten_speakers();
-        document.lighten_known(&request.preceding);
+        document.mark_known(&request.preceding);
         document
     }
 
@@ -272,7 +273,7 @@ impl SourceDocument {
             let next = u32::try_from(self.terms.len()).unwrap_or(u32::MAX);
             let term = *self.index.entry(stem).or_insert(next);
             if term == next {
-                self.terms.push(TermStats { weight, units: 0 });
+                self.terms.push(TermStats { weight, units: 0, is_known: false });
             }
             let known = &mut self.terms[term as usize].weight;
             *known = known.max(weight);
@@ -374,14 +375,12 @@ impl SourceDocument {
         }
     }
 
-    /// Reduces the weight of the terms that the text before the source has already: a summary says
-    /// what is new.
-    fn lighten_known(&mut self, preceding: &str) {
-        let known: HashSet<u32> = weighted_terms(preceding)
-            .filter_map(|(stem, _)| self.index.get(&stem).copied())
-            .collect();
-        for term in known {
-            self.terms[term as usize].weight *= WEIGHTS.again;
+    /// Marks the terms that the text before the source has already: a summary says what is new.
+    fn mark_known(&mut self, preceding: &str) {
+        for (stem, _) in weighted_terms(preceding) {
+            if let Some(term) = self.index.get(&stem) {
+                self.terms[*term as usize].is_known = true;
+            }
         }
     }
 }
