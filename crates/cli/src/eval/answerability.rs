@@ -10,7 +10,7 @@ pub(crate) struct Answerability {
     unanswerable: QuestionCounts,
     /// Answerable questions whose evidence is among the first ten hits without a minimum score.
     found: u32,
-    /// Those of them that lose all of it to the minimum score.
+    /// Questions whose evidence was found, but all of it below the minimum score.
     lost: u32,
 }
 
