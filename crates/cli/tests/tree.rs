@@ -97,7 +97,7 @@ fn a_dry_run_writes_nothing() {
     let mut names: Vec<_> =
         std::fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [FILE, "treering.lock"]);
+    assert_eq!(names, [FILE, "treering.lock", "treering.opening"]);
     assert!(std::fs::read(home.path().join(FILE)).unwrap() == before, "the store was touched");
 }
 

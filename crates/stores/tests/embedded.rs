@@ -290,14 +290,14 @@ fn the_size_of_the_wal_is_bounded() {
 }
 
 #[test]
-fn a_closed_store_is_one_file_and_its_lock() {
+fn a_closed_store_is_one_file_and_its_locks() {
     let (store, folder) = new_store();
     basics::commits_are_seen_at_once(&store);
     drop(store);
     let mut names: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [EmbeddedStore::FILE, "treering.lock"]);
+    assert_eq!(names, [EmbeddedStore::FILE, "treering.lock", "treering.opening"]);
 }
 
 #[test]

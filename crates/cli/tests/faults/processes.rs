@@ -251,6 +251,7 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files: BTreeMap<_, _> = fs::read_dir(folder).unwrap().map(read).collect();
     // The empty lock file stays: processes lock it while they have the store open.
     files.remove("treering.lock");
+    files.remove("treering.opening");
     files
 }
 

@@ -21,9 +21,16 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// because closing a descriptor of SQLite's own files would release SQLite's POSIX locks.
 const LOCK: &str = "treering.lock";
 
+/// The lock file that a process holds from before it asks for the other lock until it shares it.
+/// Downgrading a lock is not atomic: without this one, another process could take the exclusive
+/// lock in between, and repair the WAL of a process that writes.
+const OPENING: &str = "treering.opening";
+
 /// A lock on the store: exclusive while the first process opens it, shared afterwards.
 pub(super) struct Lock {
     file: Option<File>,
+    /// The lock that keeps others from asking, while this one is exclusive.
+    opening: Option<File>,
     /// Whether no other process has the store open.
     pub(super) is_exclusive: bool,
 }
@@ -35,9 +42,11 @@ impl Lock {
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(false);
         private(&mut options);
-        let Ok(file) = options.open(folder.join(LOCK)) else {
-            return Self { file: None, is_exclusive: false };
+        let files = (options.open(folder.join(OPENING)), options.open(folder.join(LOCK)));
+        let (Ok(opening), Ok(file)) = files else {
+            return Self { file: None, opening: None, is_exclusive: false };
         };
+        drop(opening.lock());
         let is_exclusive = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => {
@@ -46,7 +55,7 @@ impl Lock {
             }
             Err(TryLockError::Error(_)) => false,
         };
-        Self { file: Some(file), is_exclusive }
+        Self { file: Some(file), opening: Some(opening).filter(|_| is_exclusive), is_exclusive }
     }
 
     /// Fails if another process has the store open, or if that cannot be determined.
@@ -66,6 +75,7 @@ impl Lock {
             drop(file.lock_shared());
         }
         self.is_exclusive = false;
+        self.opening = None;
     }
 }
 
@@ -276,4 +286,34 @@ pub(super) fn sidecar_path(path: &Path, suffix: &str) -> PathBuf {
 /// Fsyncs a folder, so that new and renamed entries are durable.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn nobody_gets_the_exclusive_lock_while_it_becomes_shared() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..200 {
+            let mut first = Lock::acquire(folder.path());
+            assert!(first.is_exclusive, "round {round}");
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        while !is_over.load(Ordering::Relaxed) {
+                            assert!(!Lock::acquire(folder.path()).is_exclusive, "round {round}");
+                        }
+                    });
+                }
+                thread::yield_now();
+                first.share();
+                is_over.store(true, Ordering::Relaxed);
+            });
+        }
+    }
 }
