@@ -34,6 +34,11 @@ class Day:
         assert not result.is_error, f"{name}: {result.content}"
         return result.structured_content
 
+    async def text(self, name: str, **arguments) -> str:
+        result = await self.client.call_tool(name, arguments)
+        assert not result.is_error and result.structured_content is None, f"{name}: {result}"
+        return result.content[0].text
+
     async def refused(self, name: str, **arguments) -> str:
         result = await self.client.call_tool(name, arguments)
         assert result.is_error, f"{name} was not refused"
@@ -55,21 +60,21 @@ class Day:
         assert told["messages"] == [] and told["known"] >= 2, told
 
     async def recall(self) -> None:
-        found = await self.call("search", query="who signed for opening the relief culvert?", limit=5)
-        hit = next(hit for hit in found["hits"] if hit["id"] == "a-day-at-the-water#83")
-        whole = await self.call("expand", id=hit["id"])
-        assert "Ines signs for it" in whole["text"], whole
-        assert "gauge" in str(whole["down"]), whole
-        node = await self.call("expand", id=whole["up"][0]["id"], max_tokens=3000)
-        assert node["level"] == 1 and node["down"], node
+        found = await self.text("search", query="who signed for opening the relief culvert?", limit=5)
+        assert "`a-day-at-the-water#83`" in found, found
+        whole = await self.text("expand", id="a-day-at-the-water#83")
+        assert "Ines signs for it" in whole and "gauge" in whole, whole
+        node = whole.split("Above:\n- `")[1].split("`")[0]
+        node = await self.text("expand", id=node, max_tokens=3000)
+        assert "level 1 of a-day-at-the-water" in node and "Sources:" in node, node
 
     async def take_up(self) -> None:
         for budget in (600, 4000):
-            context = await self.call("context", conversation="a-day-at-the-water", max_tokens=budget,
+            context = await self.text("context", conversation="a-day-at-the-water", max_tokens=budget,
                                       query="what was decided about the culvert?")
-            assert context["tokens"] <= budget and "culvert" in context["text"], context
-        sessions = await self.call("sessions")
-        assert sessions["sessions"][0]["turns"] == TURNS, sessions
+            assert "culvert" in context, context
+        sessions = await self.text("sessions")
+        assert f"`a-day-at-the-water` {TURNS} turns" in sessions, sessions
 
     async def look_around(self) -> None:
         tools = await self.client.list_tools()

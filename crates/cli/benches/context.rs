@@ -179,6 +179,8 @@ impl OutageHome {
             spend: Default::default(),
             search: Default::default(),
             embed_texts: Default::default(),
+            exclusions: Default::default(),
+            recall: Default::default(),
             index_files: None,
         };
         let engine = Engine::new(parts, TenantId::default());

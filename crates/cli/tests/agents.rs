@@ -13,7 +13,17 @@ use std::process::{Command, Output, Stdio};
 use home::run_with_input;
 use serde_json::{Value, json};
 
-const AGENTS: [&str; 5] = ["claude-code", "cursor", "codex", "opencode", "claude-desktop"];
+const AGENTS: [&str; 9] = [
+    "claude-code",
+    "cursor",
+    "codex",
+    "opencode",
+    "claude-desktop",
+    "gemini-cli",
+    "vscode",
+    "windsurf",
+    "zed",
+];
 
 /// A user's home folder, with Treering's home inside it.
 struct UserHome(tempfile::TempDir);
@@ -294,6 +304,92 @@ fn install_codex_explains_that_hooks_need_trust() {
         let our_hook = hooks["hooks"][event].as_array().unwrap().last().unwrap();
         assert_eq!(our_hook["hooks"][0]["timeout"], seconds, "{hooks}");
     }
+}
+
+#[test]
+fn entries_made_by_hand_are_kept_or_merged() {
+    let person = UserHome::new();
+    let mine = "{\n  \"mcpServers\": { \"treering\": { \"command\": \"treering\", \"args\": [\"mcp\"], \"env\": { \"A\": \"1\" } } }\n}\n";
+    person.put(".cursor/mcp.json", mine);
+    let shown = String::from_utf8(person.run(&["install", "cursor", "--dry-run"]).stdout).unwrap();
+    assert!(shown.contains("you made mcpServers.treering by hand"), "{shown}");
+    person.ok(&["install", "cursor", "--yes"]);
+    assert_eq!(person.read(".cursor/mcp.json"), mine);
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert_eq!(person.read(".cursor/mcp.json"), mine, "nor is it removed");
+
+    person.ok(&["install", "cursor", "--yes", "--merge"]);
+    let merged: Value = serde_json::from_str(&person.read(".cursor/mcp.json")).unwrap();
+    let server = &merged["mcpServers"]["treering"];
+    assert_eq!(
+        (&server["env"]["A"], &server["command"]),
+        (&json!("1"), &json!(env!("CARGO_BIN_EXE_treering")))
+    );
+    assert_eq!(person.read(".cursor/mcp.json.treering.bak"), mine);
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert_eq!(person.read(".cursor/mcp.json"), mine);
+}
+
+#[test]
+fn several_files_change_together_or_not_at_all() {
+    let person = with_existing_settings();
+    let before = person.files();
+    // The second file of this agent cannot be written: its place is a folder.
+    fs::create_dir_all(person.home().join(".claude/settings.json.treering.new/x")).unwrap();
+    let failed = person.run(&["install", "claude-code", "--yes"]);
+    assert!(!failed.status.success());
+    let error = String::from_utf8(failed.stderr).unwrap();
+    assert!(error.contains("settings.json"), "{error}");
+    fs::remove_dir_all(person.home().join(".claude/settings.json.treering.new")).unwrap();
+    let mut after = person.files();
+    after.retain(|path, _| !path.to_string_lossy().ends_with(".treering.bak"));
+    assert_eq!(after, before);
+}
+
+#[cfg(unix)]
+#[test]
+fn odd_files_are_edited_as_they_are() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let person = UserHome::new();
+    // A link whose target does not exist yet, as dotfile managers make them.
+    fs::create_dir_all(person.home().join("dotfiles")).unwrap();
+    fs::create_dir_all(person.home().join(".cursor")).unwrap();
+    let link = person.home().join(".cursor/mcp.json");
+    symlink("../dotfiles/mcp.json", &link).unwrap();
+    person.put(".cursor/hooks.json", "\u{feff}{ \"version\": 1 }");
+    person.ok(&["install", "cursor", "--yes"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(person.read("dotfiles/mcp.json").contains("treering"));
+    assert!(person.read(".cursor/hooks.json").starts_with("\u{feff}{"));
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(person.read(".cursor/hooks.json"), "\u{feff}{ \"version\": 1 }");
+
+    let hooks = person.home().join(".cursor/hooks.json");
+    fs::set_permissions(&hooks, fs::Permissions::from_mode(0o444)).unwrap();
+    let refused = person.run(&["install", "cursor", "--yes"]);
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && error.contains("read-only"), "{error}");
+    assert!(!person.home().join("dotfiles/mcp.json").exists(), "nothing else was changed");
+}
+
+#[test]
+fn install_without_a_name_finds_the_agents() {
+    let person = UserHome::new();
+    let nothing = person.run(&["install", "--yes"]);
+    assert!(!nothing.status.success());
+    assert!(String::from_utf8(nothing.stderr).unwrap().contains("claude-code"));
+    person.put(".claude/settings.json", "{}");
+    person.put(".config/zed/settings.json", "// mine\n{}");
+    let views = person.ok(&["install", "--yes"]);
+    let mut agents: Vec<&str> =
+        views.as_array().unwrap().iter().map(|view| view["agent"].as_str().unwrap()).collect();
+    agents.dedup();
+    assert_eq!(agents, ["claude-code", "zed"]);
+    assert!(person.read(".config/zed/settings.json").contains("context_servers"));
+    person.ok(&["uninstall", "--yes"]);
+    assert_eq!(person.read(".config/zed/settings.json"), "// mine\n{}");
+    assert_eq!(person.read(".claude/settings.json"), "{}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn a_question_is_answered_stored_and_remembered() {
     let secret = "Which port does staging use? My key is AKIAIOSFODNN7EXAMPLE.";
     assert_eq!(
         home.ok(&["chat", "--say", secret]),
-        "On 7410[2J.\n",
+        "On 7410\u{fffd}[2J.\n",
         "no escape sequence gets through"
     );
     let answer = home.json(&["chat", "--last", "--say", "Since when is that port in use?"]);

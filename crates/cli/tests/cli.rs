@@ -4,7 +4,7 @@
 
 mod home;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use home::Home;
 
@@ -31,9 +31,10 @@ fn with_port() -> Home {
 fn a_turn_is_appended_listed_shown_and_counted() {
     let home = with_port();
     let sessions = home.ok(&["sessions"]);
-    let [head, line, last] = sessions.lines().collect::<Vec<_>>()[..] else {
+    let [head, line, folder, last] = sessions.lines().collect::<Vec<_>>()[..] else {
         panic!("{sessions}");
     };
+    assert_eq!(folder, "  ~/", "the home of the tests");
     assert!(head.starts_with("conversation") && head.contains("last active"), "{sessions}");
     let cells: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(cells[..4], ["which-port-does-staging-use", "1", "2026-03-02", "08:41"]);
@@ -378,24 +379,27 @@ fn the_demo_runs_and_leaves_nothing_behind() {
 
 #[test]
 fn a_context_is_printed_in_every_format() {
+    const PORT: &str = "which-port-does-staging-use";
     let home = with_port();
-    let text = home.ok(&["context", "--query", "which port?", "--budget", "500"]);
+    let text = home.ok(&["context", PORT, "--query", "which port?", "--budget", "500"]);
     assert!(
         text.starts_with("Record of an earlier conversation.") && text.contains("> "),
         "{text}"
     );
-    let receipt = home.ok(&["context", "--budget", "500", "--receipt"]);
+    let receipt = home.ok(&["context", PORT, "--budget", "500", "--receipt"]);
     assert!(receipt.contains("of 500 tokens") && receipt.contains("complete"), "{receipt}");
-    let messages: Value =
-        serde_json::from_str(&home.ok(&["context", "--format", "messages", "--budget", "500"]))
-            .unwrap();
+    let messages: Value = serde_json::from_str(
+        &home.ok(&["context", PORT, "--format", "messages", "--budget", "500"]),
+    )
+    .unwrap();
     assert_eq!(messages[0]["role"], "system");
-    let context = home.json(&["context", "--budget", "500"]);
+    let context = home.json(&["context", PORT, "--budget", "500"]);
     assert!(context["receipt"]["tokens"].as_u64().unwrap() <= 500);
     assert_eq!(context["receipt"]["gate"]["degraded"], false);
-    home.refuses(&["context", "--profile", "best"], &["code-review"]);
-    home.refuses(&["context", "--budget", "7"], &["at least"]);
-    home.refuses(&["context", "--as-of", "99"], &["turns"]);
+    home.refuses(&["context", PORT, "--profile", "best"], &["code-review"]);
+    home.refuses(&["context", PORT, "--budget", "7"], &["at least"]);
+    home.refuses(&["context", PORT, "--as-of", "99"], &["turns"]);
+    home.refuses(&["context"], &["name a conversation, or a scope"]);
 }
 
 #[test]
@@ -417,7 +421,7 @@ fn hostile_text_stays_data_in_every_output_format() {
         ]);
     }
     for budget in ["300", "600", "4000"] {
-        let args = ["context", "--query", "how high is the sill", "--budget", budget];
+        let args = ["context", "quay", "--query", "how high is the sill", "--budget", budget];
         let context = home.json(&args);
         let (mut shown, mut user_items) = (0, 0);
         for section in context["sections"].as_array().unwrap() {
@@ -501,4 +505,30 @@ fn files_are_private_to_their_owner() {
         (mode("made"), mode("made/treering.db"), mode("treering.db")),
         (0o700, 0o600, 0o600)
     );
+}
+
+#[test]
+fn the_longest_duration_comes_back() {
+    let home = Home::new();
+    let turn = json!({ "type": "turn", "user": "u", "assistant": "a",
+        "tool_calls": [{ "name": "shell", "result": "ok", "duration_ms": u64::MAX }] });
+    assert!(home.feed(&["append", "--key", "k"], &turn.to_string()).status.success());
+    let exported = home.ok(&["export"]);
+    assert!(exported.contains(&format!("\"duration_ms\":{}", u64::MAX)), "{exported}");
+    assert_eq!(home.json(&["verify"])["clean"], true);
+}
+
+/// A time far in the future would keep its conversation the latest one for ever.
+#[test]
+fn a_clock_that_is_far_ahead_is_not_believed() {
+    let home = Home::new();
+    for (key, at) in [("ahead", "9999-12-30T00:00:00Z"), ("next", "2999-01-01T00:00:00Z")] {
+        let message = json!({ "type": "message", "role": "user", "text": "u", "at": at });
+        assert!(home.feed(&["append", "--key", key], &message.to_string()).status.success());
+    }
+    home.ok(&["append", "--key", "now", "--user", "u", "--assistant", "a"]);
+    let sessions = home.json(&["sessions"]);
+    assert_eq!(sessions[0]["external_id"], "now", "{sessions}");
+    assert!(!home.ok(&["export"]).contains("9999-12-30"));
+    assert_eq!(home.json(&["verify"])["clean"], true);
 }

@@ -15,7 +15,7 @@ use treering::{
     NewToolCall, ReplayDetection, Role, ThreadName, Timestamp, ToolResult,
 };
 use treering_core::ports::{ConversationFilter, Span};
-use treering_core::{ConversationState, ExternalId, Json, MessageIdx, TitleSource, TurnNo};
+use treering_core::{ConversationState, ExternalId, Json, Labels, MessageIdx, TitleSource, TurnNo};
 use treering_testkit::generate::conversation;
 
 /// Titles whose slugs collide, or look like the numbered slug of another.
@@ -115,6 +115,7 @@ fn fill(home: &Home, conversations: &[SampleConversation]) {
             participants: vec!["Zoé".into()],
             cwd: Some("/srv/../srv/tides".into()),
             project_path: Some("/srv".into()),
+            labels: Labels::parse(["source=codex", "user=Zoé 42"]).unwrap(),
             ..NewConversation::default()
         };
         let id = append(&engine, new_conversation, sample.entries.clone()).id;
@@ -265,7 +266,7 @@ fn exports_of_the_first_version_are_read() {
 "#;
     import(&home, export);
     let expected =
-        export.replace("\"version\":1", "\"version\":3").replace("\"naming\"", "\"title_source\"");
+        export.replace("\"version\":1", "\"version\":4").replace("\"naming\"", "\"title_source\"");
     assert_eq!(home.ok(&["export"]), expected);
 }
 
@@ -273,7 +274,7 @@ fn exports_of_the_first_version_are_read() {
 fn unknown_fields_are_refused_by_name() {
     let home = Home::new();
     for line in [
-        r#"{"type":"conversation","slug":"x","labels":{}}"#,
+        r#"{"type":"conversation","slug":"x","label":{}}"#,
         r#"{"type":"thread","name":"idea","parent":"main","label":1}"#,
         r#"{"type":"message","role":"user","text":"x","label":1}"#,
         r#"{"role":"user","text":"x","label":1}"#,

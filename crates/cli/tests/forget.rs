@@ -11,22 +11,16 @@ use endpoints::{McpClient, TestServer, ok};
 use home::Home;
 use serde_json::json;
 
+fn append(home: &Home, turn: usize, user: &str, answer: &str) {
+    let id = format!("t{turn}");
+    let ids = ["--key", "tide", "--external-id", &id];
+    home.ok(&[&["append", "--user", user, "--assistant", answer], &ids[..]].concat());
+}
+
 /// Turns whose words no other turn has.
 fn fill(home: &Home, turns: usize) {
     for turn in 0..turns {
-        let (user, answer) = (format!("ask{turn}zq the depth"), format!("reply{turn}zq metres"));
-        let id = format!("t{turn}");
-        home.ok(&[
-            "append",
-            "--key",
-            "tide",
-            "--user",
-            &user,
-            "--assistant",
-            &answer,
-            "--external-id",
-            &id,
-        ]);
+        append(home, turn, &format!("ask{turn}zq the depth"), &format!("reply{turn}zq metres"));
     }
 }
 
@@ -34,19 +28,7 @@ fn fill(home: &Home, turns: usize) {
 fn fill_with_summaries(home: &Home) {
     for turn in 0..8 {
         let more = format!("The gauge of berth {turn} was read again in the morning. ").repeat(40);
-        let (user, answer) = (format!("ask{turn}zq? {more}"), format!("reply{turn}zq. {more}"));
-        let id = format!("t{turn}");
-        home.ok(&[
-            "append",
-            "--key",
-            "tide",
-            "--user",
-            &user,
-            "--assistant",
-            &answer,
-            "--external-id",
-            &id,
-        ]);
+        append(home, turn, &format!("ask{turn}zq? {more}"), &format!("reply{turn}zq. {more}"));
     }
     home.ok(&["work"]);
 }

@@ -120,7 +120,7 @@ impl ImportHome {
 
     /// The output of `treering export`.
     fn export(&self) -> String {
-        let mut lines = vec![jsonl::header().unwrap()];
+        let mut lines = vec![jsonl::header(&treering_core::TombstoneSet::default()).unwrap()];
         let take = |item: treering_core::ExportItem<'_>| {
             lines.push(jsonl::line(item).unwrap());
             Ok::<(), treering::Error>(())
@@ -231,6 +231,8 @@ impl PartialSources {
             (Format::Markdown, _) => Self::by_speaker(&fixture.text),
             (_, "jsonl") => Self::by_line(&fixture.text),
             (Format::SweAgent, _) => Self::by_step(&fixture.text),
+            (Format::GeminiCli | Format::OpenCode, _) => Self::by_key(&fixture.text, "messages"),
+            (Format::Copilot, _) => Self::by_key(&fixture.text, "requests"),
             _ => Self::by_item(&fixture.text),
         }
     }
@@ -274,6 +276,18 @@ impl PartialSources {
             parts: (0..items.len()).map(|count| write(&items[..count])).collect(),
             complete: write(&items),
         }
+    }
+
+    /// An object, cut after every item of one of its lists.
+    fn by_key(text: &str, key: &str) -> Self {
+        let complete: Value = serde_json::from_str(text).unwrap();
+        let cut = |count: usize| {
+            let mut part = complete.clone();
+            part[key].as_array_mut().unwrap().truncate(count);
+            part.to_string()
+        };
+        let items = complete[key].as_array().unwrap().len();
+        Self { parts: (0..items).map(cut).collect(), complete: complete.to_string() }
     }
 
     /// A trajectory, cut after every step: an action and its result.
@@ -648,4 +662,110 @@ fn special_cases_of_each_format_are_parsed() {
             r#"→ rm, undated: {"action":"rm"} → waiting"#,
         ],
     );
+}
+
+#[test]
+fn zip_exports_are_read_as_they_are() {
+    let home = ImportHome::new();
+    let (chatgpt, claude) = (Fixture::of(Format::ChatGpt, ""), Fixture::of(Format::ClaudeAi, ""));
+    let archive = |files: &[(&str, &str)]| {
+        let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, text) in files {
+            let options = zip::write::SimpleFileOptions::default()
+                .compression_method(zip::CompressionMethod::Deflated);
+            archive.start_file(*name, options).unwrap();
+            std::io::Write::write_all(&mut archive, text.as_bytes()).unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    };
+    let one = archive(&[
+        ("user.json", r#"{"id": "user-1", "email": "ana@example.org"}"#),
+        ("chat.html", "<html></html>"),
+        ("conversations.json", &chatgpt.text),
+    ]);
+    let two = archive(&[("users.json", "[]"), ("export/conversations.json", &claude.text)]);
+    let files = [
+        home.write_source("chatgpt.zip", &one),
+        home.write_source("claude.zip", &two),
+        home.write_source("broken.zip", b"PK, but no archive"),
+    ];
+    let report = home.run(&files, ImportOptions::default());
+    let read: Vec<(String, bool)> = report
+        .files
+        .iter()
+        .map(|file| (file.path.file_name().unwrap().to_str().unwrap().into(), file.error.is_some()))
+        .collect();
+    let conversations = |error| ("conversations.json".to_owned(), error);
+    assert_eq!(read, [conversations(false), conversations(false), ("broken.zip".to_owned(), true)]);
+    let plain = ImportHome::new();
+    plain.import("c.json", chatgpt.text.as_bytes(), None);
+    plain.import("d.json", claude.text.as_bytes(), None);
+    assert_eq!(home.export(), plain.export());
+    let folder = files[0].parent().unwrap().to_path_buf();
+    assert_eq!(Importer::files(&[folder]).len(), 3, "folders are searched for archives, too");
+}
+
+#[test]
+fn entries_without_a_time_take_the_date_of_their_file() {
+    let text = b"## User\n\nWhich port does it use?\n\n## Assistant\n\n7410.\n";
+    let started = |name: &str, date: Option<&str>| {
+        let home = ImportHome::new();
+        let file = home.write_source(name, text);
+        let date = date.map(|date| date.parse().unwrap());
+        home.run(&[file], ImportOptions { date, ..ImportOptions::default() });
+        home.conversations()[0].started_at.to_minute()
+    };
+    assert_eq!(started("chat.md", None), "2026-04-01 12:00", "the last change");
+    assert_eq!(started("2025-11-03 chat.md", None), "2025-11-03 00:00");
+    assert_eq!(started("2025-11-03 chat.md", Some("2024-05-06")), "2024-05-06 00:00");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_without_a_writer_does_not_block() {
+    let home = ImportHome::new();
+    let valid = home.write_source("a.md", Fixture::of(Format::Markdown, "bold").text.as_bytes());
+    let pipe = home.folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let report = home.run(&[pipe, valid], ImportOptions::default());
+    assert!(report.files[0].error.as_ref().unwrap().contains("not a regular file"));
+    assert_eq!((report.files[1].error.clone(), home.conversations().len()), (None, 1));
+}
+
+#[test]
+fn fields_of_api_messages_are_not_dropped() {
+    let home = ImportHome::new();
+    let lines = [
+        r#"{"role":"user","content":"How deep is it here?","author":"Ana"}"#,
+        r#"{"role":"assistant","content":"Nine metres.","mood":"calm"}"#,
+        r#"{"role":"user","content":"And there?","thread":"side"}"#,
+    ];
+    home.import("api.jsonl", lines.join("\n").as_bytes(), None);
+    let export = home.export();
+    let line = |text: &str| -> Value {
+        let lines = export.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.into_iter().find(|line| line["text"] == text).unwrap()
+    };
+    assert_eq!(line("How deep is it here?")["author"], "Ana");
+    assert_eq!(line("Nine metres.")["parts"]["mood"], "calm");
+    assert_eq!(line("And there?")["thread"], "side");
+    let refused = jsonl::parse_line(lines[1], Timestamp::from_micros(0)).unwrap_err();
+    assert!(refused.to_string().contains("`mood`"), "{refused}");
+    assert!(jsonl::parse_line(lines[0], Timestamp::from_micros(0)).is_ok());
+}
+
+#[test]
+fn titles_tell_conversations_apart() {
+    let home = ImportHome::new();
+    let chat = |first: &str, second: &str| {
+        format!(
+            "**User:** {first}\n\n**Assistant:** Hello.\n\n**User:** {second}\n\n**Assistant:** Yes.\n"
+        )
+    };
+    home.import("one.md", chat("hi", "Calibrate gauge four").as_bytes(), None);
+    home.import("pump-plan.md", chat("hello", "ok").as_bytes(), None);
+    let mut titles: Vec<String> =
+        home.conversations().into_iter().filter_map(|it| it.title).collect();
+    titles.sort();
+    assert_eq!(titles, ["Calibrate gauge four", "pump-plan"]);
 }

@@ -75,6 +75,8 @@ fn parts(
         spend: Default::default(),
         search: Default::default(),
         embed_texts: Default::default(),
+        exclusions: Default::default(),
+        recall: Default::default(),
         index_files: None,
     }
 }

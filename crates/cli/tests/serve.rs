@@ -31,8 +31,8 @@ fn appended_turns_are_searchable_streamed_and_counted() {
     let found = server.post("/v1/search", &json!({ "query": "gate 17", "limit": 10 }));
     let hits = found["hits"].as_array().unwrap();
     assert!(hits.iter().any(|hit| hit["idx"] == 34 || hit["idx"] == 35), "{found}");
-    let context = server
-        .post("/v1/context", &json!({ "query": "gate 17", "budget": 1500, "format": "messages" }));
+    let asked = json!({ "conversation": "day", "query": "gate 17", "format": "messages" });
+    let context = server.post("/v1/context", &asked);
     assert!(
         context["messages"].is_array() && context["receipt"]["gate"]["degraded"] == false,
         "{context}"
@@ -194,11 +194,12 @@ fn http_and_mcp_serve_one_home_concurrently() {
     let heron = json!({ "key": "shared", "entries": [{ "type": "turn", "user": "A heron stands at the weir." }] });
     server.post("/v1/append", &heron);
     client.ok("remember", &json!({ "key": "shared", "user": "A cormorant nests at the lock." }));
-    let found = client.ok("search", &json!({ "query": "heron weir", "limit": 1 }));
-    assert!(found["hits"][0]["snippet"].as_str().unwrap().contains("heron"), "{found}");
+    let found = client.text("search", &json!({ "query": "heron weir", "limit": 1 }));
+    assert!(found.contains("> A heron stands at the weir."), "{found}");
     let found = server.post("/v1/search", &json!({ "query": "cormorant lock", "limit": 1 }));
     assert!(found["hits"][0]["snippet"].to_string().contains("cormorant"), "{found}");
-    assert_eq!(client.ok("context", &json!({}))["degraded"], false);
+    let context = client.text("context", &json!({ "conversation": "shared" }));
+    assert!(!context.contains("unfinished summaries"), "{context}");
     while server.get("/v1/jobs")["jobs"] != json!([]) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -256,7 +257,7 @@ fn errors_are_json_with_a_hint() {
         413,
         "large",
     );
-    check("POST", "/v1/context", Some(json!({})), 404, "no conversation");
+    check("POST", "/v1/context", Some(json!({})), 400, "name a conversation, or a scope");
     check("GET", "/v1/nodes/l1-00", None, 404, "l1-00");
     let (status, value) =
         server.request("POST", "/v1/search", &[("content-type", "text/plain")], None);
@@ -419,9 +420,82 @@ fn connections_with_unfinished_headers_are_closed() {
     let server = TestServer::start(home.path(), &settings);
     let mut half = server.send("GET /health HTTP/1.1\r\nhost: localhost\r\nx-half: ");
     assert_eq!(server.get("/health")["status"], "ok", "answered when there is room");
-    half.set_nonblocking(true).unwrap();
-    let mut rest = Vec::new();
-    half.read_to_end(&mut rest).unwrap();
+    let closed = half.read_to_end(&mut Vec::new());
+    let is_reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+    assert!(closed.as_ref().err().is_none_or(is_reset), "{closed:?}");
+    server.stop();
+}
+
+/// Clients that ask for much and never read, or never finish their request, take all places.
+#[test]
+fn stalled_connections_lock_nobody_out() {
+    let home = tempfile::tempdir().unwrap();
+    let server = TestServer::start(home.path(), &["--set", "serve.connections=8"]);
+    let document = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(40);
+    let body = "POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 1000\r\n\r\n{";
+    for stalled in [document.as_str(), "GET /health HTTP/1.1\r\nhost: ", body] {
+        let stalled: Vec<_> = (0..30).map(|_| server.send(stalled)).collect();
+        // An idle connection may be closed for the next client, so each request has its own.
+        let close = [("connection", "close")];
+        for _ in 0..20 {
+            let query = json!({ "query": "a" });
+            assert_eq!(server.request("POST", "/v1/search", &close, Some(&query)).0, 200);
+            assert_eq!(server.request("GET", "/ready", &close, None).0, 200);
+        }
+        drop(stalled);
+    }
+    server.stop();
+}
+
+#[test]
+fn answers_that_nobody_reads_end_at_the_write_timeout() {
+    let home = tempfile::tempdir().unwrap();
+    let server = TestServer::start(home.path(), &["--set", "serve.write_timeout_ms=300"]);
+    let requests = 400;
+    let mut lazy = server.send(&"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n".repeat(requests));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let mut answers = Vec::new();
+    // The connection was closed: the rest is gone.
+    drop(lazy.read_to_end(&mut answers));
+    let complete = requests * server.get("/openapi.json").to_string().len();
+    assert!(answers.len() < complete, "{} of {complete}", answers.len());
+    server.stop();
+}
+
+#[test]
+fn the_body_limit_is_the_setting_and_refusals_are_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = ["--set", "serve.body_bytes=6000000", "--set", "serve.requests_per_second=2"];
+    let server = TestServer::start(home.path(), &settings);
+    let long = json!({ "entries": [{ "type": "turn", "user": "sill ".repeat(700_000) }] });
+    assert_eq!(server.request("POST", "/v1/append", &[], Some(&long)).0, 200, "3.5 MB");
+    let post = |length: &str| {
+        format!(
+            "POST /v1/append HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{length}\r\n\r\n"
+        )
+    };
+    // Both clients send everything before they read.
+    let sized = [post("content-length: 40000000"), "x".repeat(40_000_000)].concat();
+    let chunk = format!("f4240\r\n{}\r\n", "x".repeat(1_000_000));
+    let chunked =
+        [post("transfer-encoding: chunked"), chunk.repeat(20), "0\r\n\r\n".into()].concat();
+    for request in [sized, chunked] {
+        let mut answer = String::new();
+        server.send(&request).read_to_string(&mut answer).unwrap();
+        let answer = answer.to_ascii_lowercase();
+        let is_refusal = answer.starts_with("http/1.1 413") || answer.starts_with("http/1.1 429");
+        assert!(is_refusal && answer.contains("\"hint\":"), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+    let busy = (0..20).find_map(|_| {
+        let mut answer = [0; 4096];
+        let request = [post("content-length: 4"), "{}  ".into()].concat();
+        let length = server.send(&request).read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+        answer.starts_with("HTTP/1.1 429").then_some(answer)
+    });
+    assert!(busy.unwrap().contains("connection: close"), "the refusal says so");
     server.stop();
 }
 
@@ -557,7 +631,8 @@ fn after_an_io_error_writes_are_refused_and_reads_continue() {
         server.post("/v1/search", &json!({ "query": "gate 7", "limit": 1 }))["hits"][0]["slug"],
         "gates"
     );
-    let context = server.post("/v1/context", &json!({ "query": "gate 7", "budget": 500 }));
+    let context = server
+        .post("/v1/context", &json!({ "conversation": "gates", "query": "gate 7", "budget": 500 }));
     assert!(context["text"].as_str().unwrap().contains("gate"), "{context}");
 
     let call = |tool: &str, arguments: Value| {

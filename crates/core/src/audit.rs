@@ -12,7 +12,8 @@ pub struct AuditRecord {
     pub id: String,
     /// The time, in microseconds since the Unix epoch.
     pub at: i64,
-    /// The kind of target: message, turn, range, thread, conversation, author, project or tenant.
+    /// The kind of target: message, turn, range, thread, conversation, author, project, label,
+    /// secrets, retention or tenant; `tombstones` if those of another store were taken over.
     pub target: String,
     /// The conversations that were changed or removed.
     pub conversations: Vec<AuditedConversation>,

@@ -40,6 +40,8 @@ pub enum EntryOutcome {
     InOtherConversation,
     /// It was forgotten; nothing was added.
     Forgotten,
+    /// Its conversation is in a folder that is excluded from capture; nothing was added.
+    Excluded,
 }
 
 /// The plan for a batch of entries.
@@ -92,7 +94,8 @@ pub fn capture(
         EntryOutcome::AlreadyStored
         | EntryOutcome::ContentDiffers
         | EntryOutcome::TurnEnded
-        | EntryOutcome::Forgotten => false,
+        | EntryOutcome::Forgotten
+        | EntryOutcome::Excluded => false,
         EntryOutcome::Message(_)
         | EntryOutcome::ToolCall(_)
         | EntryOutcome::Finished

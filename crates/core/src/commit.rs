@@ -2,7 +2,7 @@
 
 use crate::audit::AuditRecord;
 use crate::conversation::Conversation;
-use crate::forget::Tombstone;
+use crate::forget::{Tombstone, TombstoneSet};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, MessageIdx, TurnNo};
 use crate::job::{Job, JobId, JobKind};
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
 use crate::vector_index::{ContentVectors, VectorIndex};
 
-/// One write of a commit. Stored messages change only when they are forgotten; each variant says
+/// One write of a commit. Stored messages change only when they are amended or forgotten; each variant says
 /// what happens if the row exists.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
@@ -35,7 +35,14 @@ pub enum Write {
     /// levels. The level below stays and becomes ungrouped. The top has the highest level, so
     /// that dropping its level drops it alone.
     DropTree(ConversationId, Level),
-    /// Replaces messages with placeholders.
+    /// Replaces the content of a message, its time of edit and its correction. With a time, the
+    /// content so far becomes an earlier version that was replaced then.
+    AmendMessage(ConversationId, Box<Message>, Option<Timestamp>),
+    /// Replaces the arguments and the result of a tool call.
+    AmendToolCall(ConversationId, ToolCall),
+    /// Erases the earlier versions of messages.
+    ForgetVersions(ConversationId, Vec<MessageIdx>),
+    /// Replaces messages with placeholders, and erases their earlier versions.
     ForgetMessages(ConversationId, Vec<MessageIdx>),
     /// Replaces tool calls, by turn and position in the turn, with placeholders.
     ForgetToolCalls(ConversationId, Vec<(TurnNo, u32)>),
@@ -51,6 +58,8 @@ pub enum Write {
     AddAuditRecord(AuditRecord),
     /// Adds tombstones that belong to the audit record with this id.
     AddTombstones(String, Vec<Tombstone>),
+    /// Adds a record to the audit, and tombstones of another store that belong to it.
+    TakeOverTombstones(AuditRecord, TombstoneSet),
     /// Removes the tombstones of the audit record with this id.
     RemoveTombstones(String),
     /// Adds a job; an existing job stays unchanged.
@@ -86,6 +95,9 @@ impl Write {
             | Self::SetParent(id, ..)
             | Self::MarkDirty(id, ..)
             | Self::DropTree(id, _)
+            | Self::AmendMessage(id, ..)
+            | Self::AmendToolCall(id, _)
+            | Self::ForgetVersions(id, _)
             | Self::ForgetMessages(id, _)
             | Self::ForgetToolCalls(id, _)
             | Self::RemoveNodes(id, ..)
@@ -95,6 +107,7 @@ impl Write {
             Self::AddJobEvent(line) => line.conversation,
             Self::AddAuditRecord(_)
             | Self::AddTombstones(..)
+            | Self::TakeOverTombstones(..)
             | Self::RemoveTombstones(_)
             | Self::PutVectors(..)
             | Self::DropVectors(_)

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::error::Invalid;
 use crate::ids::{ConversationId, ExternalId, MessageIdx, ThreadName};
+use crate::label::Labels;
 use crate::message::Turn;
 use crate::parameters::Assignment;
 use crate::time::Timestamp;
@@ -119,6 +120,8 @@ pub struct Conversation {
     pub state: ConversationState,
     /// The id at its source.
     pub external_id: Option<ExternalId>,
+    /// Free metadata.
+    pub labels: Labels,
     /// The amount of content.
     pub totals: ConversationTotals,
     /// The threads in creation order, `main` first; empty while there is no message.
@@ -193,6 +196,8 @@ pub struct NewConversation {
     pub cwd: Option<String>,
     /// The project that the working directory belongs to.
     pub project_path: Option<String>,
+    /// Labels. An existing conversation keeps the values that it has.
+    pub labels: Labels,
     /// The state after creation.
     pub state: ConversationState,
     /// The start time of an empty conversation. The first entry replaces it.

@@ -116,6 +116,18 @@ impl Entry {
         }
     }
 
+    /// The entry with a plausible time; see [`Timestamp::plausible`].
+    #[must_use]
+    pub fn with_plausible_time(mut self, now: Timestamp) -> Self {
+        match &mut self.kind {
+            EntryKind::Message(message) => message.at = message.at.plausible(now),
+            EntryKind::ToolCall(call) => call.at = call.at.plausible(now),
+            EntryKind::ToolResult { at, .. } => *at = at.plausible(now),
+            EntryKind::Fork { .. } | EntryKind::TurnEnd => {}
+        }
+        self
+    }
+
     /// Counts and hashes the message. Refuses an entry that cannot be stored as received.
     pub fn counted(self, tokens: &dyn Fn(&str) -> u32) -> Result<CountedEntry, Invalid> {
         validate(&self.kind)?;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ExternalId, MessageIdx, ThreadName, TurnNo};
+use crate::label::Label;
 use crate::message::Message;
 use crate::node::{Coverage, Level, Node, NodeId};
 use crate::tool::ToolCall;
@@ -27,6 +28,12 @@ pub enum ForgetTarget {
     /// Every conversation whose working directory or project path is this folder or lies below
     /// it.
     Project(String),
+    /// Every conversation with this label.
+    Label(Label),
+    /// These conversations, because a retention rule says so.
+    Expired(Vec<ConversationId>),
+    /// Every secret, in all conversations. The rest of each message stays.
+    Secrets,
     /// Every conversation of the tenant.
     Tenant,
 }
@@ -40,6 +47,9 @@ impl ForgetTarget {
             Self::Conversation(_) => "conversation",
             Self::Author(_) => "author",
             Self::Project(_) => "project",
+            Self::Label(_) => "label",
+            Self::Expired(_) => "retention",
+            Self::Secrets => "secrets",
             Self::Tenant => "tenant",
         }
     }
@@ -58,6 +68,8 @@ pub enum ItemSelection {
     Thread(ThreadName),
     /// The messages of an author, ignoring case.
     Author(String),
+    /// The secrets of the messages and tool calls. The rest of each stays.
+    Secrets,
 }
 
 impl ItemSelection {
@@ -68,6 +80,7 @@ impl ItemSelection {
             Self::Range(..) => "range",
             Self::Thread(_) => "thread",
             Self::Author(_) => "author",
+            Self::Secrets => "secrets",
         }
     }
 
@@ -83,6 +96,7 @@ impl ItemSelection {
                 let folded = author.to_lowercase();
                 message.body.author.as_ref().is_some_and(|it| it.to_lowercase() == folded)
             }
+            Self::Secrets => message.clone().mask(),
         }
     }
 
@@ -94,6 +108,7 @@ impl ItemSelection {
             Self::Turn(turn) => call.turn == *turn,
             Self::Range(first, last) => (*first..=*last).contains(&call.before),
             Self::Thread(thread) => call.thread == *thread,
+            Self::Secrets => call.call.clone().mask(),
         }
     }
 }
@@ -178,6 +193,16 @@ pub enum Tombstone {
     Item(ConversationId, ExternalId),
     /// A message or tool call with an id that is unique across conversations.
     UniqueItem(ExternalId),
+}
+
+/// The tombstones of a store, to be taken over by another. They reveal nothing about what was
+/// forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TombstoneSet {
+    /// The salts of the hashes. Any hash may have been made with any of them.
+    pub salts: Vec<Vec<u8>>,
+    /// The hashes.
+    pub hashes: Vec<ContentHash>,
 }
 
 impl Tombstone {

@@ -65,6 +65,33 @@ impl Json {
         serde_json::from_str(&mend_surrogates(&self.0)).unwrap_or_default()
     }
 
+    /// The same JSON with some of its strings, keys included, replaced; `None` if none is. The
+    /// rest stays byte for byte.
+    #[must_use]
+    pub(crate) fn with_strings(
+        &self,
+        mut replace: impl FnMut(&str) -> Option<String>,
+    ) -> Option<Self> {
+        let (mut out, mut copied) = (String::new(), 0);
+        let mut at = 0;
+        while let Some(start) = self.0[at..].find('"').map(|found| at + found) {
+            let end = string_end(self.0.as_bytes(), start);
+            at = end;
+            let string = &self.0[start..end];
+            let decoded = match string.contains('\\') {
+                true => serde_json::from_str(&mend_surrogates(string))
+                    .map_or_else(|_| Cow::Borrowed(string), |decoded: String| Cow::Owned(decoded)),
+                false => Cow::Borrowed(string.trim_matches('"')),
+            };
+            if let Some(new) = replace(&decoded) {
+                out.push_str(&self.0[copied..start]);
+                out.push_str(Self::string(&new).as_str());
+                copied = end;
+            }
+        }
+        (copied > 0).then(|| Self(format!("{out}{}", &self.0[copied..]).into()))
+    }
+
     /// The human-readable form: the text of a JSON string, otherwise the JSON itself.
     #[must_use]
     pub fn to_text(&self) -> Cow<'_, str> {
@@ -93,6 +120,15 @@ impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// One past the closing quote of the string that starts at `start`.
+fn string_end(json: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < json.len() && json[at] != b'"' {
+        at += if json[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(json.len())
 }
 
 /// Replaces every unpaired `\uD800`–`\uDFFF` escape by `\uFFFD`, so that strings can be

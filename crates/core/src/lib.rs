@@ -37,6 +37,7 @@ mod commit;
 mod conversation;
 mod entry;
 mod error;
+mod exclusion;
 mod export;
 mod folder;
 mod forget;
@@ -45,20 +46,25 @@ mod hash;
 mod ids;
 mod job;
 mod json;
+mod label;
 mod literals;
+mod mask;
 mod message;
 mod new_turn;
 mod node;
 mod node_hash;
 mod parameter_names;
 mod parameters;
+mod pause;
 mod points;
 mod policy;
 mod policy_in_force;
+mod private;
 mod question;
 mod receipt;
 mod redact;
 mod relative_dates;
+mod retention;
 mod slug;
 mod summary_request;
 mod supersession;
@@ -79,11 +85,12 @@ pub use conversation::{
 };
 pub use entry::{Entry, EntryKind, ForkPoint};
 pub use error::{FailedCall, Invalid, ProviderError, RetryAdvice, StoreError};
+pub use exclusion::CaptureExclusions;
 pub use export::ExportItem;
 pub use folder::{is_at_or_below, paths_below};
 pub use forget::{
     ForgetTarget, ItemSelection, NodePlace, OVERLAP_LOOK_BACK, RemovedNode, Tombstone,
-    nodes_to_rewrite,
+    TombstoneSet, nodes_to_rewrite,
 };
 pub use gate::{GateOperation, GateStatus};
 pub use hash::ContentHash;
@@ -92,8 +99,9 @@ pub use ids::{
 };
 pub use job::{BatchSizes, Job, JobId, JobKind, JobState, LEASE_MS, RetryPolicy};
 pub use json::Json;
+pub use label::{Label, Labels, MAX_LABELS, SOURCE_LABEL};
 pub use literals::{Literal, share_as_typed};
-pub use message::{Message, NewMessage, Role, Turn};
+pub use message::{Correction, Message, MessageVersion, NewMessage, Role, Turn};
 pub use new_turn::{MessageText, NewTurn};
 pub use node::{
     Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
@@ -101,7 +109,8 @@ pub use node::{
 };
 pub use node_hash::{hash_of_caller_node, hash_of_nodes, hash_of_window};
 pub use parameter_names::{parameter_aliases, snake_case};
-pub use parameters::{Assignment, PARAMETERS};
+pub use parameters::{Assignment, PARAMETERS, duration as parse_duration_ms};
+pub use pause::{Pause, without_pauses};
 pub use points::{Point, RankedLine};
 pub use policy::{
     GroupPolicy, Policy, Preset, SealPolicy, SummaryLength, SummaryStyle, WindowPolicy,
@@ -110,10 +119,12 @@ pub use policy_in_force::{ParameterInForce, ParameterOrigin, parameters_in_force
 pub use ports::{
     ChatModel, Clock, CommitScope, Embedder, Meter, Reader, Store, Summarizer, Tokenizer,
 };
+pub use private::{json_without_private, lines_without_private, without_private};
 pub use question::{Question, QuestionTerm, is_question, is_standing_instruction};
-pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReusablePrefix};
+pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReceiptSession, ReusablePrefix};
 pub use redact::{Redactions, redact};
 pub use relative_dates::with_absolute_dates;
+pub use retention::RetentionRule;
 pub use slug::{as_slug, slug_of, suggest_slugs, title_of};
 pub use summary_request::{
     MessagePassage, NodePassage, Passage, SessionInfo, Strategy, SummaryRequest, ToolPassage,

@@ -1,5 +1,6 @@
 //! Messages, which are ground truth, and the turns that group them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -70,6 +71,32 @@ pub struct NewMessage {
     pub external_id: Option<ExternalId>,
     /// Whether it is a placeholder: its content was forgotten, its role and time remain.
     pub forgotten: bool,
+    /// The time of the last edit.
+    pub edited_at: Option<Timestamp>,
+    /// Set if someone marked it as wrong.
+    pub correction: Option<Correction>,
+}
+
+/// The mark that a message is wrong. It stays in the record and is never handed out as true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Correction {
+    /// When it was marked.
+    pub at: Timestamp,
+    /// The text that is handed out instead; without it the message is left out.
+    pub text: Option<String>,
+}
+
+/// The earlier content of an edited message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageVersion {
+    /// The position of the message.
+    pub idx: MessageIdx,
+    /// When the content was replaced.
+    pub replaced_at: Timestamp,
+    /// The text.
+    pub text: String,
+    /// The structured content.
+    pub parts: Option<Json>,
 }
 
 impl NewMessage {
@@ -77,7 +104,9 @@ impl NewMessage {
     #[must_use]
     pub fn new(role: Role, text: impl Into<String>, at: Timestamp) -> Self {
         let (author, parts, external_id) = (None, None, None);
-        Self { role, author, text: text.into(), parts, at, external_id, forgotten: false }
+        let (forgotten, edited_at, correction) = (false, None, None);
+        let text = text.into();
+        Self { role, author, text, parts, at, external_id, forgotten, edited_at, correction }
     }
 
     /// The placeholder for a forgotten message.
@@ -104,6 +133,9 @@ impl NewMessage {
     }
 }
 
+/// Begins the text that replaces a wrong one.
+const CORRECTED: &str = "Correction: ";
+
 /// A stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -126,6 +158,50 @@ pub struct Message {
 }
 
 impl Message {
+    /// Whether nothing of it is handed out: it was forgotten, or is wrong and has no correction.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.body.forgotten || self.body.correction.as_ref().is_some_and(|it| it.text.is_none())
+    }
+
+    /// The text that is handed out. Empty if the message is left out.
+    #[must_use]
+    pub fn recalled_text(&self) -> Cow<'_, str> {
+        match &self.body.correction {
+            None => Cow::Borrowed(&self.body.text),
+            Some(Correction { text: None, .. }) => Cow::Borrowed(""),
+            Some(Correction { text: Some(text), .. }) => Cow::Owned(format!("{CORRECTED}{text}")),
+        }
+    }
+
+    /// The message as it is handed out: one that is wrong is replaced by its correction, or by
+    /// a placeholder.
+    #[must_use]
+    pub fn recalled(mut self) -> Self {
+        if self.body.correction.is_none() {
+            return self;
+        }
+        if self.is_left_out() {
+            self.forget();
+            return self;
+        }
+        let text = self.recalled_text().into_owned();
+        self.body.correction = None;
+        let chars = crate::text::chars(&text);
+        // The tokenizer is not at hand, and the count need not be exact.
+        self.tokens = chars.div_ceil(4);
+        self.chars = chars;
+        (self.body.text, self.body.parts) = (text, None);
+        self.hash = self.body.hash();
+        self
+    }
+
+    /// The latest time at which it was edited or marked as wrong.
+    #[must_use]
+    pub fn amended_at(&self) -> Option<Timestamp> {
+        self.body.edited_at.max(self.body.correction.as_ref().map(|it| it.at))
+    }
+
     /// Replaces the content with a placeholder.
     pub fn forget(&mut self) {
         self.body = NewMessage::placeholder(self.body.role, self.body.at);

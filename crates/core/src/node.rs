@@ -158,7 +158,9 @@ impl Window {
         }
         let from = if idx == self.from.idx { self.from.offset } else { 0 };
         let until = if idx == self.until.idx { self.until.offset } else { chars };
-        Some(Slice { idx, from, until })
+        // An edit may have shortened the message.
+        let from = from.min(chars);
+        Some(Slice { idx, from, until: until.min(chars).max(from) })
     }
 }
 

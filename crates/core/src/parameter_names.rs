@@ -33,6 +33,7 @@ const ALIASES: &[(&str, &str, AliasUnit)] = &[
     ("l3_token_threshold", "group_tokens@3", AliasUnit::AsIs),
     ("l2_message_threshold", "group_messages@2", AliasUnit::AsIs),
     ("l3_message_threshold", "group_messages@3", AliasUnit::AsIs),
+    ("regenerate_summaries_on_edit", "regenerate_on_edit", AliasUnit::AsIs),
     ("enable_semantic_deduplication", "deduplicate", AliasUnit::AsIs),
     ("l1_threshold", "chars", AliasUnit::AsIs),
     ("l1_turns_min", "min_turns", AliasUnit::AsIs),

@@ -18,6 +18,10 @@ pub const PARAMETERS: &[(&str, &str)] = &[
         "enabled",
         "Summarize (`true` or `false`). With `false`, messages are stored and found, but no window or group seals; with `true` again, the next message or `treering update` catches up.",
     ),
+    (
+        "regenerate_on_edit",
+        "Rewrite the summaries over a message at once when it is edited (`true` or `false`). With `false`, they are stale until `treering update`.",
+    ),
     ("window_chars", "Target size of a window, in characters. A longer message is split."),
     (
         "wiggle",
@@ -185,6 +189,9 @@ impl Assignment {
                 set_at(&mut policy.strategies, level, 1, strategy);
             }
             "enabled" => policy.enabled = flag(value).map_err(refuse)?,
+            "regenerate_on_edit" => {
+                policy.regenerate_on_edit = flag(value).map_err(refuse)?;
+            }
             "deduplicate" => policy.deduplicate = flag(value).map_err(refuse)?,
             "ratio_only" => policy.set_ratio_only(flag(value).map_err(refuse)?),
             _ => {
@@ -352,8 +359,8 @@ fn flag(text: &str) -> Result<bool, Invalid> {
     text.parse().map_err(|_| Invalid::new("", "expected true or false"))
 }
 
-/// Parses `20 min`, `1h`, `90 s` or `1500 ms` into milliseconds.
-fn duration(text: &str) -> Result<Option<u64>, Invalid> {
+/// Parses `20 min`, `1h`, `90 s` or `1500 ms` into milliseconds; `off` is `None`.
+pub fn duration(text: &str) -> Result<Option<u64>, Invalid> {
     if text == "off" {
         return Ok(None);
     }
@@ -439,7 +446,8 @@ mod tests {
         for (name, _) in PARAMETERS {
             let value = match *name {
                 "seal_policy" => "time",
-                "enabled" | "ensure_assistant" | "deduplicate" | "ratio_only" => "false",
+                "enabled" | "regenerate_on_edit" | "ensure_assistant" | "deduplicate"
+                | "ratio_only" => "false",
                 "flush_after" | "age" => "2 h",
                 "wiggle" => "0.25",
                 "length" => "2-5 sentences",

@@ -1,11 +1,14 @@
 //! Points: the statements that the text of a node consists of, ranked by what they are worth to a
 //! reader. Every shorter version of a node is a prefix of its ranking.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::node::NodeContent;
 use crate::prompt;
 use crate::sentence::{self, SegmentKind};
+use crate::time::Timestamp;
 
 /// A line of an overview that is a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +18,7 @@ pub struct RankedLine {
     /// The worth of the point in percent of a plain statement.
     pub worth: u32,
     /// The day of the point, if the node covers several. The line begins with it where it differs
-    /// from the line before.
+    /// from the line before, unless the point has an absolute date in brackets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<String>,
 }
@@ -23,6 +26,57 @@ pub struct RankedLine {
 impl RankedLine {
     /// Separates the day from the text of a line.
     pub const DAY_SEPARATOR: &str = ", ";
+
+    /// The day of a time, such as `8 May 2023`.
+    #[must_use]
+    pub fn day_of(at: Timestamp) -> String {
+        let day = at.day();
+        let (year, rest) = day.split_at(4.min(day.len()));
+        let (month, day) = rest.split_at(2.min(rest.len()));
+        let month = month.parse::<usize>().ok().and_then(|month| MONTHS.get(month.wrapping_sub(1)));
+        format!("{} {} {year}", day.trim_start_matches('0'), month.unwrap_or(&""))
+    }
+
+    /// The text of a point after its day, which is left out where the reader knows it: `shown` is
+    /// the day of the points above.
+    #[must_use]
+    pub fn dated<'a>(
+        text: &'a str,
+        day: Option<&'a str>,
+        shown: &mut Option<&'a str>,
+    ) -> Cow<'a, str> {
+        match day.filter(|day| *shown != Some(*day) && !has_absolute_date(text)) {
+            Some(day) => {
+                *shown = Some(day);
+                Cow::Owned(format!("{day}{}{text}", Self::DAY_SEPARATOR))
+            }
+            None => Cow::Borrowed(text),
+        }
+    }
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// The year, the month and the day of a day such as `8 May 2023`, to compare days.
+fn day_order(day: &str) -> (u32, Option<usize>, u32) {
+    let mut parts = day.split(' ');
+    let mut next = || parts.next().unwrap_or_default();
+    let (day, month, year) = (next(), next(), next());
+    let month = MONTHS.iter().position(|name| *name == month);
+    (year.parse().unwrap_or(0), month, day.parse().unwrap_or(0))
+}
+
+/// Whether a text has a date in brackets, such as `yesterday (7 May 2023)`.
+fn has_absolute_date(text: &str) -> bool {
+    let is_year = |inside: &str| {
+        let year = inside.rsplit(' ').next().unwrap_or_default();
+        year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    text.split('(')
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .any(|(inside, _)| is_year(inside))
 }
 
 /// A point of a node.
@@ -36,6 +90,17 @@ pub struct Point<'a> {
     pub position: usize,
     /// The worth in percent of a plain statement.
     pub worth: u32,
+}
+
+/// The order of points in time, as far as it is known: by day, then as in the text.
+type TimeOrder = (Option<(u32, Option<usize>, u32)>, usize);
+
+impl Point<'_> {
+    /// Its order in time.
+    #[must_use]
+    pub fn order(&self) -> TimeOrder {
+        (self.day.map(day_order), self.position)
+    }
 }
 
 impl NodeContent {
@@ -93,6 +158,30 @@ mod tests {
 
     fn texts(content: &NodeContent) -> Vec<(&str, usize)> {
         content.points().iter().map(|point| (point.text, point.position)).collect()
+    }
+
+    #[test]
+    fn days_are_short_and_ordered() {
+        let at: Timestamp = "2023-05-08T13:56:00Z".parse().unwrap();
+        assert_eq!(RankedLine::day_of(at), "8 May 2023");
+        assert!(day_order("8 May 2023") < day_order("12 May 2023"));
+        assert!(day_order("31 Dec 2022") < day_order("8 May 2023"));
+    }
+
+    #[test]
+    fn a_day_is_shown_once_and_not_beside_a_date() {
+        let mut shown = None;
+        let mut dated =
+            |text: &'static str| RankedLine::dated(text, Some("8 May 2023"), &mut shown);
+        assert_eq!(
+            dated("Ana: Yesterday (7 May 2023) I sold it."),
+            "Ana: Yesterday (7 May 2023) I sold it."
+        );
+        assert_eq!(
+            dated("Ana: It was old (1,987 hours)."),
+            "8 May 2023, Ana: It was old (1,987 hours)."
+        );
+        assert_eq!(dated("Ana: It leaked."), "Ana: It leaked.");
     }
 
     #[test]

@@ -155,6 +155,9 @@ pub struct Policy {
     /// Whether windows and groups seal. While it is false, messages are captured and found by
     /// search, and only callers add nodes.
     pub enabled: bool,
+    /// Whether an edit of a message rewrites the nodes over it at once. Otherwise they are stale
+    /// until an update.
+    pub regenerate_on_edit: bool,
     /// The window policy, for level 1.
     pub window: WindowPolicy,
     /// The group policies, for levels 2, 3, …
@@ -267,6 +270,7 @@ impl From<Preset> for Policy {
     fn from(preset: Preset) -> Self {
         let base = Self {
             enabled: true,
+            regenerate_on_edit: false,
             window: NEVER,
             groups: vec![groups_of(10_000)],
             lengths: vec![SummaryLength::Keep(0.5), SummaryLength::Keep(0.10)],

@@ -96,6 +96,7 @@ impl Policy {
         let one = |name: &str, value: String| (name.to_owned(), value);
         let mut list = vec![
             one("enabled", self.enabled.to_string()),
+            one("regenerate_on_edit", self.regenerate_on_edit.to_string()),
             one("window_chars", limit(window.window_chars)),
         ];
         let mut wiggles = vec![window.wiggle];

@@ -11,6 +11,8 @@ use crate::time::Timestamp;
 pub struct Question {
     /// The text.
     pub text: String,
+    /// Whether it asks something, and is not a list of keywords.
+    pub is_question: bool,
     /// The distinct terms, in order, including the names of authors.
     pub terms: Vec<QuestionTerm>,
     /// The words, folded.
@@ -83,6 +85,7 @@ impl Question {
         }
         Self {
             text: text.to_owned(),
+            is_question,
             literals: literals(text, is_question, !times.is_empty()),
             first_person,
             about_answers: is_about_answers(&words),

@@ -11,8 +11,14 @@ use crate::packing::{DetailLevel, Omission, PackReason};
 /// The manifest of a context.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Receipt {
-    /// The conversation.
+    /// The conversation; empty if the context is over several.
     pub conversation: String,
+    /// The scope of a context over several conversations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// The conversations of the scope that were read, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<ReceiptSession>,
     /// The thread that the context was built for.
     pub thread: String,
     /// The profile.
@@ -48,11 +54,27 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// A conversation in a context over several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReceiptSession {
+    /// The conversation.
+    pub conversation: String,
+    /// Its slug.
+    pub slug: String,
+    /// Its messages.
+    pub messages: u32,
+    /// The messages for which the budget had no room, neither verbatim nor in a summary.
+    pub omitted: u32,
+}
+
 /// One item of a context.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReceiptItem {
     /// The heading of its section.
     pub section: String,
+    /// The slug of its conversation, in a context over several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
     /// The level; 0 for messages.
     pub level: u8,
     /// The node's id; `None` for messages.

@@ -1,5 +1,7 @@
 //! Slugs: the human-readable names of conversations.
 
+use crate::redact::redact;
+
 /// Derives a slug from a title: lower-case words joined by `-`, with letters of any script, at
 /// most 48 characters cut at a word. Empty if the title has no letter or digit.
 #[must_use]
@@ -50,14 +52,16 @@ pub fn suggest_slugs<'a>(input: &str, slugs: &[&'a str]) -> Vec<&'a str> {
     if begin.is_empty() { select(&has_all) } else { begin }
 }
 
-/// Derives a title from the first user message.
+/// Derives a title from the first user message. Titles are listed everywhere, so secrets are
+/// masked.
 #[must_use]
 pub fn title_of(first_message: &str) -> Option<String> {
     let line = first_message
         .lines()
         .map(str::trim)
         .find(|line| line.chars().any(char::is_alphanumeric))?;
-    Some(crate::text::preview(line.trim_start_matches(['#', '>', '*', '-', ' ']), 72))
+    let line = redact(line.trim_start_matches(['#', '>', '*', '-', ' '])).0;
+    Some(crate::text::preview(&line, 72))
 }
 
 /// Lower case, without the accents of Latin letters, so that slugs are easy to type.

@@ -18,7 +18,7 @@ pub fn preview(text: &str, limit: usize) -> String {
             gap = !line.is_empty();
             continue;
         }
-        if c.is_control() || is_bidi_control(c) {
+        if c.is_control() || is_hidden_control(c) {
             continue;
         }
         if count + usize::from(gap) >= limit {
@@ -36,9 +36,15 @@ pub fn preview(text: &str, limit: usize) -> String {
     line
 }
 
-/// Whether the character reorders the text around it in a terminal.
-fn is_bidi_control(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether the character reorders the text around it (bidirectional controls) or carries text that
+/// nobody sees (tag characters).
+#[must_use]
+pub fn is_hidden_control(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// An upper bound on the tokens of common tokenizers: half a token per ASCII character, two per

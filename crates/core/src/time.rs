@@ -48,6 +48,14 @@ impl Timestamp {
         Self::from_micros(self.0.saturating_add(micros))
     }
 
+    /// The time, or `now` if it is more than a year ahead: such a time comes from a wrong clock,
+    /// and its conversation would stay the latest one for ever.
+    #[must_use]
+    pub fn plausible(self, now: Self) -> Self {
+        const YEAR_MICROS: i64 = 366 * 86_400_000_000;
+        if self > now.plus_micros(YEAR_MICROS) { now } else { self }
+    }
+
     /// Parses a date and time with `strftime` directives; without a zone it is UTC.
     #[must_use]
     pub fn parse_with(format: &str, text: &str) -> Option<Self> {

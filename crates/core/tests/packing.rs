@@ -130,8 +130,8 @@ impl PieceSource for Wood {
         self.settled = self.sizes.len();
     }
 
-    fn below(&mut self, key: PieceKey) -> Result<Vec<Piece>, Self::Error> {
-        let PieceKey::Node(level, ordinal) = key else { return Ok(Vec::new()) };
+    fn below(&mut self, node: &Piece) -> Result<Vec<Piece>, Self::Error> {
+        let PieceKey::Node(level, ordinal) = node.key else { return Ok(Vec::new()) };
         let (level, ordinal) = (level.number(), ordinal as usize);
         Ok(match level {
             1 => (ordinal * self.window..(ordinal + 1) * self.window)

@@ -7,7 +7,7 @@ use treering_core::windowing::WindowMessage;
 use treering_core::{
     Conversation, ConversationId, ConversationState, Coverage, Invalid, Job, JobKind, Level,
     MessageIdx, Node, NodeContent, NodeId, NodeSpec, Passage, Provenance, StoreError, TextPosition,
-    ThreadName, ToolUse, Turn, TurnNo, Window, Write, hash_of_caller_node,
+    ThreadName, ToolUse, Turn, TurnNo, Window, Write, hash_of_caller_node, without_private,
 };
 
 use crate::engine::Engine;
@@ -48,7 +48,11 @@ impl Engine {
     /// be a sealed window or group, or the beginning of what is unsealed or ungrouped, which then
     /// seals. An older node of the same coverage is replaced, a pending job for it is removed, and
     /// the nodes above are rewritten. The text is not refused for its fidelity, which is recorded.
-    pub fn store_summary(&self, id: ConversationId, summary: NewSummary) -> Result<Node> {
+    pub fn store_summary(&self, id: ConversationId, mut summary: NewSummary) -> Result<Node> {
+        summary.content.replace_texts(|text| {
+            let (kept, passages) = without_private(text);
+            (passages > 0).then(|| kept.into_owned())
+        });
         if !summary.content.overview.chars().any(char::is_alphanumeric) {
             return Err(Invalid::new("summary", "it has no text").into());
         }

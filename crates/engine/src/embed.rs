@@ -148,7 +148,8 @@ fn texts(
                 // Before the answer the text of the turn is not final.
                 let turn_text =
                     (options.turns && turn.turn.answered).then(|| turn.embedding_text());
-                texts.extend(turn.messages.into_iter().map(|message| message.body.text));
+                let messages = turn.messages.iter();
+                texts.extend(messages.map(|message| message.recalled_text().into_owned()));
                 texts.extend(turn.tool_calls.iter().map(call_text));
                 texts.extend(turn_text);
             }

@@ -8,10 +8,10 @@ use treering_core::ports::{
     StoredItem,
 };
 use treering_core::{
-    Assignment, Clock, CommitScope, Conversation, ConversationId, ConversationKey,
-    ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx, Policy, Reader,
-    RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer, ToolCall, Turn,
-    Write, slug_of,
+    Assignment, CaptureExclusions, Clock, CommitScope, Conversation, ConversationId,
+    ConversationKey, ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx,
+    Policy, Reader, RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer,
+    Write, slug_of, without_private,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::gate_log;
 use crate::measures::TenantMeasures;
 use crate::pacing::RunningUpdates;
+use crate::recall::RecallOptions;
 use crate::search::IndexCache;
 use crate::spend_meter::SpendLimits;
 use crate::summary_input::LongMessageCache;
@@ -71,6 +72,10 @@ pub struct EngineParts {
     pub search: SearchOptions,
     /// Settings of the texts that are embedded.
     pub embed_texts: EmbedTextOptions,
+    /// The folders and patterns that capture leaves out.
+    pub exclusions: CaptureExclusions,
+    /// Settings of what is handed out.
+    pub recall: RecallOptions,
     /// Stores the search index. Without files, each process builds it from the store.
     pub index_files: Option<Arc<dyn IndexFiles>>,
 }
@@ -144,7 +149,7 @@ impl Engine {
     /// Creates an engine for `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
-        let context_cache = ContextCache::new(Arc::clone(&parts.tokenizer));
+        let context_cache = ContextCache::new(Arc::clone(&parts.tokenizer), parts.recall);
         let (index_cache, circuit_breakers, last_long, measures) = Default::default();
         let shared = EngineShared {
             parts,
@@ -260,6 +265,16 @@ impl Engine {
         self.shared.parts.embed_texts
     }
 
+    pub(crate) fn exclusions(&self) -> &CaptureExclusions {
+        &self.shared.parts.exclusions
+    }
+
+    /// Settings of what is handed out.
+    #[must_use]
+    pub fn recall_options(&self) -> RecallOptions {
+        self.shared.parts.recall
+    }
+
     pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
         &self.shared.parts.tokenizer
     }
@@ -367,6 +382,7 @@ impl Engine {
 
     /// Renames a conversation: stores the title as given and derives the slug from it.
     pub fn rename(&self, id: ConversationId, title: &str) -> Result<Conversation> {
+        let title = &*without_private(title).0;
         let slug = slug_of(title);
         if slug.is_empty() {
             return Err(
@@ -425,7 +441,7 @@ impl Engine {
         ConversationKey { tenant: self.tenant.clone(), id }
     }
 
-    fn change(
+    pub(crate) fn change(
         &self,
         scope: CommitScope,
         id: ConversationId,
@@ -451,42 +467,5 @@ impl Engine {
             writes.extend(tree_writes);
             Ok((writes, conversation))
         })
-    }
-}
-
-/// A turn with its messages and tool calls.
-#[derive(Debug, Clone)]
-pub struct WholeTurn {
-    /// The turn.
-    pub turn: Turn,
-    /// Its messages, in order.
-    pub messages: Vec<Message>,
-    /// Its tool calls, in order.
-    pub tool_calls: Vec<ToolCall>,
-}
-
-/// A message or a tool call of a turn.
-#[derive(Debug, Clone, Copy)]
-pub enum TurnItem<'a> {
-    /// A message.
-    Message(&'a Message),
-    /// A tool call.
-    ToolCall(&'a ToolCall),
-}
-
-impl WholeTurn {
-    /// Messages and tool calls in the order in which they happened.
-    #[must_use]
-    pub fn items(&self) -> Vec<TurnItem<'_>> {
-        let mut calls = self.tool_calls.iter().peekable();
-        let mut steps = Vec::with_capacity(self.messages.len() + self.tool_calls.len());
-        for message in &self.messages {
-            while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
-                steps.push(TurnItem::ToolCall(call));
-            }
-            steps.push(TurnItem::Message(message));
-        }
-        steps.extend(calls.map(TurnItem::ToolCall));
-        steps
     }
 }

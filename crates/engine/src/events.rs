@@ -69,7 +69,8 @@ impl Engine {
         let mut events: Vec<Event> = Vec::new();
         for change in changes.items {
             match change {
-                Change::Message(_, message) if message.body.forgotten => {}
+                Change::Message(_, message)
+                    if message.body.forgotten || message.amended_at().is_some() => {}
                 Change::Message(id, message) => add_message(&mut events, id, message),
                 Change::Node(id, node) => events.push(Event::Node(id, node)),
                 Change::JobEvent(id, line) => match line.kind {

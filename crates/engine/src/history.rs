@@ -1,13 +1,52 @@
 //! The raw history of a conversation: its turns, and the part that no summary covers yet.
 
 use treering_core::ports::{Span, StoreResult};
-use treering_core::{ConversationId, Level, MessageIdx, Reader, ThreadName, TurnNo};
+use treering_core::{
+    ConversationId, Level, Message, MessageIdx, Reader, ThreadName, ToolCall, Turn, TurnNo,
+};
 
-use crate::engine::{Engine, WholeTurn};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 
 /// Turns that are read at once while looking for the last ones.
 const PAGE: u32 = 50;
+
+/// A turn with its messages and tool calls.
+#[derive(Debug, Clone)]
+pub struct WholeTurn {
+    /// The turn.
+    pub turn: Turn,
+    /// Its messages, in order.
+    pub messages: Vec<Message>,
+    /// Its tool calls, in order.
+    pub tool_calls: Vec<ToolCall>,
+}
+
+/// A message or a tool call of a turn.
+#[derive(Debug, Clone, Copy)]
+pub enum TurnItem<'a> {
+    /// A message.
+    Message(&'a Message),
+    /// A tool call.
+    ToolCall(&'a ToolCall),
+}
+
+impl WholeTurn {
+    /// Messages and tool calls in the order in which they happened.
+    #[must_use]
+    pub fn items(&self) -> Vec<TurnItem<'_>> {
+        let mut calls = self.tool_calls.iter().peekable();
+        let mut steps = Vec::with_capacity(self.messages.len() + self.tool_calls.len());
+        for message in &self.messages {
+            while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
+                steps.push(TurnItem::ToolCall(call));
+            }
+            steps.push(TurnItem::Message(message));
+        }
+        steps.extend(calls.map(TurnItem::ToolCall));
+        steps
+    }
+}
 
 impl Engine {
     /// Turns of a conversation, each with its messages and tool calls.

@@ -69,6 +69,10 @@ pub struct AppendReport {
     pub created: bool,
     /// The outcome of each entry, in order.
     pub outcomes: Vec<EntryOutcome>,
+    /// The number of passages between `<private>` tags, which were left out.
+    pub private_passages: u32,
+    /// The number of words that match an excluded pattern, which were left out.
+    pub excluded_words: u32,
 }
 
 impl Engine {
@@ -87,11 +91,25 @@ impl Engine {
         Ok(planner.plan(&*self.reader()?)?.1)
     }
 
+    /// Whether a conversation has a message or tool call with this external id.
+    pub fn has_entry(&self, conversation: ConversationId, id: &ExternalId) -> Result<bool> {
+        let found = self.reader()?.existing(conversation, &[id])?;
+        Ok(found.iter().any(Option::is_some))
+    }
+
     fn planner(&self, incoming: EntryBatch) -> Result<AppendPlanner> {
-        let EntryBatch { mut target, entries, replay_detection: matching } = incoming;
+        let EntryBatch { mut target, mut entries, replay_detection: matching } = incoming;
+        let now = self.clock().now();
+        let mut private_passages = entries.iter_mut().map(Entry::leave_out_private).sum();
+        let exclusions = self.exclusions();
+        let excluded_words = entries.iter_mut().map(|entry| exclusions.apply(entry)).sum();
         if let AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) = &mut target {
             normalise(new);
+            private_passages += new.leave_out_private();
+            new.started_at = new.started_at.map(|at| at.plausible(now));
         }
+        let entries: Vec<Entry> =
+            entries.into_iter().map(|entry| entry.with_plausible_time(now)).collect();
         let drawn = match &target {
             AppendTarget::FindOrCreate(NewConversation { id: None, external_id: None, .. }) => {
                 Some(random_conversation_id()?)
@@ -103,9 +121,8 @@ impl Engine {
         let tokens = |text: &str| self.count_tokens(text);
         let entries =
             entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
-        let (engine, now) = (self.clone(), self.clock().now());
         Ok(AppendPlanner {
-            engine,
+            engine: self.clone(),
             now,
             random_id: drawn,
             target,
@@ -113,6 +130,8 @@ impl Engine {
             entries,
             first,
             latest,
+            private_passages,
+            excluded_words,
         })
     }
 }
@@ -150,6 +169,10 @@ struct AppendPlanner {
     first: Option<Timestamp>,
     /// The latest time of all entries.
     latest: Option<Timestamp>,
+    /// The number of private passages that were left out.
+    private_passages: u32,
+    /// The number of excluded words that were left out.
+    excluded_words: u32,
 }
 
 impl AppendPlanner {
@@ -180,8 +203,11 @@ impl AppendPlanner {
     fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AppendReport)> {
         let entries = &self.entries;
         let (conversation, created) = self.conversation(reader)?;
+        if self.is_excluded(&conversation) {
+            return self.refuse(conversation, EntryOutcome::Excluded);
+        }
         if created && self.is_forgotten(reader, &conversation)? {
-            return self.refuse_forgotten(conversation);
+            return self.refuse(conversation, EntryOutcome::Forgotten);
         }
         let key = self.key(conversation.id);
         let mut matched = match self.matching {
@@ -227,7 +253,30 @@ impl AppendPlanner {
         let mut new_entries = outcomes.into_iter();
         let outcomes =
             matched.into_iter().filter_map(|m| m.or_else(|| new_entries.next())).collect();
-        Ok((all, AppendReport { conversation, created: created && !missing, outcomes }))
+        Ok((all, self.report(conversation, created && !missing, outcomes)))
+    }
+
+    fn report(
+        &self,
+        conversation: Conversation,
+        created: bool,
+        outcomes: Vec<EntryOutcome>,
+    ) -> AppendReport {
+        let (private_passages, excluded_words) = (self.private_passages, self.excluded_words);
+        AppendReport { conversation, created, outcomes, private_passages, excluded_words }
+    }
+
+    /// Whether the folder of the conversation is excluded from capture.
+    fn is_excluded(&self, conversation: &Conversation) -> bool {
+        let new = match &self.target {
+            AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) => Some(new),
+            AppendTarget::Existing(_) => None,
+        };
+        let cwd = conversation.cwd.as_deref().or_else(|| new?.cwd.as_deref());
+        let project = conversation.project_path.as_deref();
+        self.engine
+            .exclusions()
+            .exclude_folder(cwd, project.or_else(|| new?.project_path.as_deref()))
     }
 
     /// Plans the windows that the new messages seal, and replans those that a late tool result
@@ -318,6 +367,7 @@ impl AppendPlanner {
             last_activity: first,
             state: new.state,
             external_id: new.external_id.clone(),
+            labels: new.labels.clone(),
             totals: ConversationTotals::default(),
             threads: Vec::new(),
             policy: new.policy.clone(),
@@ -343,6 +393,7 @@ impl AppendPlanner {
             conversation.cwd = conversation.cwd.take().or_else(|| new.cwd.clone());
             conversation.project_path =
                 conversation.project_path.take().or_else(|| new.project_path.clone());
+            conversation.labels.set_missing(&new.labels);
             if new.title.is_some() && self.retitles(new, before, conversation.title_source, grew) {
                 conversation.title.clone_from(&new.title);
                 conversation.title_source = new.title_source;

@@ -4,6 +4,7 @@
 //! never builds an adapter, and every write goes through one commit of the store.
 
 mod agent;
+mod amend;
 mod caller_summary;
 mod circuit_breaker;
 mod clock;
@@ -22,15 +23,18 @@ mod gate_log;
 mod history;
 mod ingest;
 mod kill_points;
+mod labels;
 mod leases;
 mod maintenance;
 mod measures;
 mod on_demand;
 mod overlay;
 mod pacing;
+mod recall;
 mod rehearsal;
 mod reindex;
 mod repair;
+mod rewrite;
 mod search;
 mod spend_meter;
 mod summarize;
@@ -45,26 +49,30 @@ mod verify;
 mod worker;
 
 pub use agent::{Agent, AgentOptions, Reply};
+pub use amend::{AmendReport, Amendment};
 pub use caller_summary::{NewSummary, SummaryParents};
 pub use clock::SystemClock;
-pub use context::{Context, ContextChange, ContextItem, ContextRequest, ContextSection};
+pub use context::{
+    Context, ContextChange, ContextItem, ContextRequest, ContextScope, ContextSection,
+    ScopeContextRequest,
+};
 pub use cwd::normalize_cwd;
 pub use embed::EmbedTextOptions;
-pub use engine::{
-    Engine, EngineParts, ListedConversation, SearchOptions, Stats, TurnItem, WholeTurn, WorkOptions,
-};
+pub use engine::{Engine, EngineParts, ListedConversation, SearchOptions, Stats, WorkOptions};
 pub use error::{Error, Result};
 pub use events::{Event, FeedCursors};
 pub use forget::{Forget, ForgetPreview, ForgetReport};
 pub use gate::GateWait;
+pub use history::{TurnItem, WholeTurn};
 pub use ingest::{AppendReport, AppendTarget, EntryBatch, ReplayDetection};
 pub use kill_points::KillPoint;
 pub use measures::{Durations, Measures};
 pub use on_demand::TurnSummary;
 pub use pacing::Pace;
+pub use recall::RecallOptions;
 pub use reindex::{ReindexProgress, ReindexReport};
 pub use repair::RepairReport;
-pub use search::{Hit, HitItem, Query, SearchOutcome, Snippet};
+pub use search::{Exclusion, Hit, HitItem, Query, SearchOutcome, Snippet};
 pub use spend_meter::{SpendLimits, SpendMeter, SpendStatus};
 pub use tree::{TreeStats, TreeView};
 pub use tree_outline::OutlineLine;

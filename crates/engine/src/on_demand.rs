@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use treering_core::acceptance::Fidelity;
 use treering_core::ports::{JobFilter, NodeFilter, Span};
 use treering_core::{
-    Conversation, ConversationId, Entry, EntryKind, Invalid, JobKind, JobState, Level, Node,
-    NodeContent, NodeSpec, Passage, Policy, ProviderError, SessionInfo, StoreError, SummaryRequest,
-    TurnNo, Write, text,
+    Conversation, ConversationId, Entry, EntryKind, Invalid, JobKind, JobState, Level, Message,
+    Node, NodeContent, NodeSpec, Passage, Policy, ProviderError, SessionInfo, StoreError,
+    SummaryRequest, TurnNo, Write, text,
 };
 
-use crate::engine::{Engine, TurnItem};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::history::TurnItem;
 use crate::summarize::{WrittenSummary, summarize_now};
 use crate::summary_input::{message_passage, tool_passage};
 use crate::tree_planner::{TreePlanner, policy_of};
@@ -44,11 +45,13 @@ impl Engine {
         let conversation =
             self.reader()?.conversation(id)?.ok_or_else(|| Error::no_conversation(id))?;
         let span = Span::between(turn, TurnNo(turn.0.saturating_add(1)));
-        let Some(complete) = self.turns(id, span)?.pop() else {
+        let Some(mut complete) = self.turns(id, span)?.pop() else {
             let turns = conversation.totals.turns;
             let reason = format!("{} has {turns} turns, counted from 0", conversation.slug);
             return Err(Invalid::new(format!("turn {turn}"), reason).into());
         };
+        complete.messages = complete.messages.into_iter().map(Message::recalled).collect();
+        complete.messages.retain(|message| !message.body.forgotten);
         let passage = |item: TurnItem<'_>| match item {
             TurnItem::Message(message) => {
                 Passage::Message(message_passage(&message.body, &message.body.text))

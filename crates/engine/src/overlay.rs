@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use treering_core::ports::{
-    Audit, ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
-    JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span, StoreResult, StoredItem,
+    Audit, ChangeFilter, Changes, ConversationFilter, ConversationQuery, Cursor, ExistingItem,
+    ItemRef, JobEventFilter, JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span,
+    StoreResult, StoredItem,
 };
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationTotals, ExternalId, Job, JobEvent,
-    JobId, JobKind, Level, Message, MessageIdx, Node, NodeId, Reader, ToolCall, Turn, TurnNo,
-    VectorIndex, Write,
+    JobId, JobKind, Level, Message, MessageIdx, MessageVersion, Node, NodeId, Reader, ToolCall,
+    Turn, TurnNo, VectorIndex, Write,
 };
 
 /// A reader with pending changes to the nodes and summary jobs of one conversation. Everything
@@ -129,6 +130,10 @@ impl Reader for Overlay<'_> {
         }
     }
 
+    fn conversation_ids(&self, filter: &ConversationFilter) -> StoreResult<Vec<ConversationId>> {
+        self.reader.conversation_ids(filter)
+    }
+
     fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
         self.reader.turns(id, span)
     }
@@ -155,6 +160,14 @@ impl Reader for Overlay<'_> {
 
     fn owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>> {
         self.reader.owners(ids)
+    }
+
+    fn versions(
+        &self,
+        id: ConversationId,
+        span: Span<MessageIdx>,
+    ) -> StoreResult<Vec<MessageVersion>> {
+        self.reader.versions(id, span)
     }
 
     fn node_versions(

@@ -315,7 +315,8 @@ impl LongMessageCache {
             return Ok(vec![Arc::clone(message)]);
         }
         let read = reader.messages(key.id, Span::between(from, until))?;
-        let messages: Vec<Arc<Message>> = read.into_iter().map(Arc::new).collect();
+        let messages: Vec<Arc<Message>> =
+            read.into_iter().map(|message| Arc::new(message.recalled())).collect();
         if let Some(long) = messages.iter().rfind(|message| message.chars > LONG_CHARS) {
             *last = Some((key.clone(), revision, Arc::clone(long)));
         }
@@ -344,10 +345,11 @@ fn overlap(
     }
     let from = MessageIdx(window.from.idx.0.saturating_sub(OVERLAP_LOOK_BACK));
     let before = reader.messages(key.id, Span::between(from, window.from.idx))?;
-    let last = before.iter().rfind(|message| message.thread == window.thread);
+    let last = before.into_iter().rfind(|message| message.thread == window.thread);
+    let last = last.map(Message::recalled);
     Ok(last
+        .iter()
         .map(|last| Passage::Message(message_passage(&last.body, tail(last, last.chars, chars))))
-        .into_iter()
         .collect())
 }
 
@@ -359,11 +361,12 @@ fn preceding(reader: &dyn Reader, key: &ConversationKey, window: &Window) -> Sto
     while until.0 > 0 && chars < PRECEDING_CHARS {
         let from = MessageIdx(until.0.saturating_sub(PRECEDING_STEP));
         let before = reader.messages(key.id, Span::between(from, until))?;
-        for message in before.iter().rev().filter(|message| message.thread == window.thread) {
+        for message in before.into_iter().rev().filter(|it| it.thread == window.thread) {
             if chars >= PRECEDING_CHARS {
                 break;
             }
-            text.push_str(tail(message, message.chars, PRECEDING_CHARS));
+            let message = message.recalled();
+            text.push_str(tail(&message, message.chars, PRECEDING_CHARS));
             text.push('\n');
             chars += message.chars;
         }

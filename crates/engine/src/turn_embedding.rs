@@ -10,8 +10,9 @@ use treering_core::{
 };
 
 use crate::embed::{TextToEmbed, embed_texts, texts_to_embed};
-use crate::engine::{Engine, WholeTurn};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::history::WholeTurn;
 use crate::history::whole_turns;
 
 /// The vector of a turn, with the text that it stands for.

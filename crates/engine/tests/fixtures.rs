@@ -7,8 +7,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{assert_sound, sample};
-use treering_core::{ForgetTarget, ItemSelection, TurnNo};
-use treering_engine::Forget;
+use treering_core::{ForgetTarget, ItemSelection, Labels, MessageIdx, TurnNo};
+use treering_engine::{Amendment, Forget};
 use treering_stores::EmbeddedStore;
 
 fn folder() -> PathBuf {
@@ -20,7 +20,7 @@ fn stores_of_every_released_version_verify_clean() {
     let mut fixtures: Vec<PathBuf> =
         std::fs::read_dir(folder()).unwrap().map(|it| it.unwrap().path()).collect();
     fixtures.sort();
-    assert_eq!(fixtures.len(), 9);
+    assert_eq!(fixtures.len(), 11);
     for fixture in fixtures {
         let home = tempfile::tempdir().unwrap();
         std::fs::copy(&fixture, home.path().join(EmbeddedStore::FILE)).unwrap();
@@ -45,9 +45,15 @@ fn write_the_fixture_of_this_version() {
     // The bytes of the second turn stay in the file.
     let engine = sample::open(home.path());
     let harbour = engine.find("harbour").unwrap().id;
+    let labels = Labels::parse(["source=codex", "user=42"]).unwrap();
+    engine.set_labels(harbour, &labels, &[]).unwrap();
+    let edit = Amendment::Edit { text: "The berth is 12.".into(), regenerate: None };
+    engine.amend(harbour, MessageIdx(0), edit).unwrap();
+    let correct = Amendment::Correct { text: Some("It is berth 13.".into()) };
+    engine.amend(harbour, MessageIdx(1), correct).unwrap();
     let target = ForgetTarget::Items(harbour, ItemSelection::Turn(TurnNo(1)));
     engine.forget(&Forget { fast: true, ..Forget::new(target) }).unwrap();
     drop(engine);
     let file = home.path().join(EmbeddedStore::FILE);
-    std::fs::copy(file, folder().join("schema-0009.sqlite")).unwrap();
+    std::fs::copy(file, folder().join("schema-0011.sqlite")).unwrap();
 }

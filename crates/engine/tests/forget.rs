@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use treering_core::ports::{NodeFilter, Span};
 use treering_core::{
     ConversationId, ConversationState, Embedder, Entry, EntryKind, EntryOutcome, ForgetTarget,
-    ItemSelection, Json, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Policy,
+    ItemSelection, Json, Labels, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Policy,
     ProviderError, Role, Store, Summarizer, SummaryRequest, TenantId, ThreadName, ToolResult,
     TurnNo,
 };
@@ -110,6 +110,26 @@ fn grown(engine: &Engine, name: &str) -> ConversationId {
     let id = engine.append(batch(name, turns(30))).unwrap().conversation.id;
     run_due_jobs(engine, id);
     id
+}
+
+/// A label selects whole conversations; a conversation with another value survives.
+#[test]
+fn a_label_is_forgotten_with_its_conversations() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine_in(folder.path());
+    let [gone, kept] = ["harbour", "quay"].map(|name| grown(&engine, name));
+    for (id, label) in [(gone, "user=42"), (kept, "user=43")] {
+        engine.set_labels(id, &Labels::parse([label]).unwrap(), &[]).unwrap();
+    }
+    let target = || ForgetTarget::Label("user=42".parse().unwrap());
+    let report = engine.forget(&Forget::new(target())).unwrap();
+    assert_eq!((report.record.target.as_str(), report.record.conversations.len()), ("label", 1));
+    assert!(engine.find("harbour").is_err() && engine.find("quay").is_ok());
+    assert!(engine.forget(&Forget::new(target())).is_err(), "there is nothing left");
+    let bytes = std::fs::read(folder.path().join(EmbeddedStore::FILE)).unwrap();
+    let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+    assert!(has(b"user43") && !has(b"user42"), "the label is in no freed page");
+    assert_sound(&engine);
 }
 
 fn sample() -> (Engine, ConversationId, TempDir) {

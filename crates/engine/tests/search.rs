@@ -237,7 +237,8 @@ fn filters_are_exact() {
     assert!(other.search(&query("port")).unwrap().hits.is_empty(), "another tenant sees nothing");
     append_sample(&other);
     assert_eq!(other.search(&query("port")).unwrap().hits.len(), 5, "but what is its own");
-    assert_eq!(engine.search(&Query { levels: vec![0], ..query("port") }).unwrap().hits.len(), 5);
+    let all = Query { levels: vec![0], archived: true, ..query("port") };
+    assert_eq!(engine.search(&all).unwrap().hits.len(), 5);
 }
 
 /// A forked conversation: 24 messages of the main thread and 24 of a side thread by turns, two

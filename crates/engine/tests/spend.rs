@@ -126,6 +126,8 @@ fn parts(
         },
         search: Default::default(),
         embed_texts: Default::default(),
+        exclusions: Default::default(),
+        recall: Default::default(),
         index_files: None,
     }
 }

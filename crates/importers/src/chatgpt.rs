@@ -105,118 +105,142 @@ impl ChatGptConversation<'_> {
         imported.conversation.title = title.clone().filter(|title| !title.trim().is_empty());
         let start = create_time.and_then(Timestamp::from_seconds).unwrap_or(modified);
 
-        // The file order is arbitrary: sort parents before children, and siblings by time.
-        let mut order: Vec<(usize, Timestamp, &String)> =
-            mapping.keys().map(|id| (self.depth(id), self.time(id).unwrap_or(start), id)).collect();
-        order.sort();
-        let mut nodes = Vec::with_capacity(order.len());
-        for (_, _, id) in order {
-            let node = &mapping[id];
-            let at = self.time(id).unwrap_or(start);
+        let tree = MessageTree::of(mapping, start);
+        let mut nodes = Vec::with_capacity(mapping.len());
+        for TreeNode { id, at, call, .. } in &tree.nodes {
+            let node = &mapping[*id];
             let entries = node
                 .message
                 .as_ref()
-                .map_or_else(Vec::new, |message| self.entries(id, message, at, sink));
+                .map_or_else(Vec::new, |message| entries(id, message, *call, *at, sink));
             nodes.push(BranchNode { id, parent: node.parent.as_deref(), entries });
         }
         split_into_threads(&mut imported, nodes, current_node.as_deref());
         imported
     }
+}
 
-    fn ancestors<'b>(&'b self, id: &'b str) -> impl Iterator<Item = &'b str> {
-        let parent = |id: &&'b str| self.mapping.get(*id).and_then(|node| node.parent.as_deref());
-        // A damaged file may contain a cycle.
-        std::iter::successors(Some(id), parent).take(self.mapping.len() + 1)
-    }
+/// A message in the tree, with what it inherits from its ancestors.
+struct TreeNode<'a> {
+    depth: usize,
+    /// The time of the message, or that of its nearest ancestor with one.
+    at: Timestamp,
+    id: &'a str,
+    /// The call that a tool message answers: the nearest ancestor that is not a spinner, if it is a
+    /// call. A second answer to the same call becomes a message.
+    call: Option<&'a str>,
+}
 
-    fn depth(&self, id: &str) -> usize {
-        self.ancestors(id).count()
-    }
+/// The messages of a conversation, parents before children and siblings by time. The order in the
+/// file is arbitrary.
+struct MessageTree<'a> {
+    nodes: Vec<TreeNode<'a>>,
+}
 
-    /// The time of a message, or that of its nearest ancestor with one.
-    fn time(&self, id: &str) -> Option<Timestamp> {
-        let own_time = |id: &str| {
-            self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds)
+impl<'a> MessageTree<'a> {
+    fn of(mapping: &'a HashMap<String, ChatGptNode<'_>>, start: Timestamp) -> Self {
+        let parent = |node: &'a ChatGptNode<'_>| {
+            node.parent.as_deref().filter(|parent| mapping.contains_key(*parent))
         };
-        self.ancestors(id).find_map(own_time)
+        let mut children: HashMap<Option<&str>, Vec<&str>> = HashMap::new();
+        for (id, node) in mapping {
+            children.entry(parent(node)).or_default().push(id);
+        }
+        let mut nodes: Vec<TreeNode<'a>> = Vec::with_capacity(mapping.len());
+        let mut open: Vec<(&str, usize, Timestamp, Option<&str>)> = Vec::new();
+        let roots = children.remove(&None).unwrap_or_default();
+        open.extend(roots.into_iter().map(|id| (id, 0, start, None)));
+        while let Some((id, depth, inherited, call)) = open.pop() {
+            let message = mapping[id].message.as_ref();
+            let own = message.and_then(|it| it.create_time).and_then(Timestamp::from_seconds);
+            let at = own.unwrap_or(inherited);
+            nodes.push(TreeNode { depth, at, id, call });
+            let call = match message {
+                Some(message) if message.is_spinner() => call,
+                Some(message) if message.is_call() => Some(id),
+                _ => None,
+            };
+            let below = children.remove(&Some(id)).unwrap_or_default();
+            open.extend(below.into_iter().map(|id| (id, depth + 1, at, call)));
+        }
+        // A damaged file may contain cycles, which no root leads to.
+        let cyclic = children.into_values().flatten();
+        nodes.extend(cyclic.map(|id| TreeNode { depth: usize::MAX, at: start, id, call: None }));
+        nodes.sort_by(|one, other| {
+            (one.depth, one.at, one.id).cmp(&(other.depth, other.at, other.id))
+        });
+        Self { nodes }
     }
+}
 
-    fn entries(
-        &self,
-        id: &str,
-        message: &ChatGptMessage<'_>,
-        at: Timestamp,
-        sink: &mut Sink<'_>,
-    ) -> Vec<EntryKind> {
-        let Some(raw) = message.content else { return Vec::new() };
-        if message.is_spinner() {
-            sink.skip("progress messages of tools");
-            return Vec::new();
-        }
-        let body = content(raw);
-        if body.text.is_empty() && body.original.is_none() {
-            sink.skip("empty messages");
-            return Vec::new();
-        }
-        let recipient = message.recipient.as_deref().unwrap_or("all");
-        let role = message.author.role.as_str();
-        if role == "assistant" && recipient != "all" {
-            return vec![EntryKind::ToolCall(NewToolCall {
-                name: recipient.to_owned(),
-                args: args_of(&body.text),
-                outcome: None,
-                at,
-                external_id: Some(external(id)),
-            })];
-        }
-        if role == "tool"
-            && let Some(call) = self.call_of(id)
-        {
-            let result = body.original.unwrap_or_else(|| Json::string(&body.text));
-            let outcome =
-                ToolResult { result, success: message.success(), duration_ms: message.duration() };
-            return vec![EntryKind::ToolResult { call: external(call), outcome, at }];
-        }
-        let hidden = message
-            .metadata
-            .as_ref()
-            .and_then(|m| m.is_visually_hidden_from_conversation)
-            .unwrap_or(false);
-        let role = match role {
-            _ if hidden => Role::System,
-            "user" => Role::User,
-            "assistant" => Role::Assistant,
-            "tool" => Role::Tool,
-            _ => Role::System,
-        };
-        let mut new = NewMessage::new(role, body.text, at);
-        new.author.clone_from(&message.author.name);
-        new.parts = body.original;
-        new.external_id = Some(external(id));
-        let ends_turn = role == Role::Assistant && message.end_turn == Some(true);
-        let end = ends_turn.then_some(EntryKind::TurnEnd);
-        std::iter::once(EntryKind::Message(new)).chain(end).collect()
+/// The entries of a message. `call` is the call that a tool message answers.
+fn entries(
+    id: &str,
+    message: &ChatGptMessage<'_>,
+    call: Option<&str>,
+    at: Timestamp,
+    sink: &mut Sink<'_>,
+) -> Vec<EntryKind> {
+    let Some(raw) = message.content else { return Vec::new() };
+    if message.is_spinner() {
+        sink.skip("progress messages of tools");
+        return Vec::new();
     }
-
-    /// The call that a tool message answers: the nearest ancestor that is not a spinner. A second
-    /// answer to the same call becomes a message.
-    fn call_of<'b>(&'b self, id: &'b str) -> Option<&'b str> {
-        let message = |id: &str| self.mapping.get(id)?.message.as_ref();
-        let parent = self
-            .ancestors(id)
-            .skip(1)
-            .find(|id| !message(id).is_some_and(ChatGptMessage::is_spinner))?;
-        let parent_message = message(parent)?;
-        let calls = parent_message.author.role == "assistant"
-            && parent_message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
-        calls.then_some(parent)
+    let body = content(raw);
+    if body.text.is_empty() && body.original.is_none() {
+        sink.skip("empty messages");
+        return Vec::new();
     }
+    let recipient = message.recipient.as_deref().unwrap_or("all");
+    let role = message.author.role.as_str();
+    if role == "assistant" && recipient != "all" {
+        return vec![EntryKind::ToolCall(NewToolCall {
+            name: recipient.to_owned(),
+            args: args_of(&body.text),
+            outcome: None,
+            at,
+            external_id: Some(external(id)),
+        })];
+    }
+    if role == "tool"
+        && let Some(call) = call
+    {
+        let result = body.original.unwrap_or_else(|| Json::string(&body.text));
+        let outcome =
+            ToolResult { result, success: message.success(), duration_ms: message.duration() };
+        return vec![EntryKind::ToolResult { call: external(call), outcome, at }];
+    }
+    let hidden = message
+        .metadata
+        .as_ref()
+        .and_then(|m| m.is_visually_hidden_from_conversation)
+        .unwrap_or(false);
+    let role = match role {
+        _ if hidden => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        _ => Role::System,
+    };
+    let mut new = NewMessage::new(role, body.text, at);
+    new.author.clone_from(&message.author.name);
+    new.parts = body.original;
+    new.external_id = Some(external(id));
+    let ends_turn = role == Role::Assistant && message.end_turn == Some(true);
+    let end = ends_turn.then_some(EntryKind::TurnEnd);
+    std::iter::once(EntryKind::Message(new)).chain(end).collect()
 }
 
 impl ChatGptMessage<'_> {
     fn is_spinner(&self) -> bool {
         self.author.role == "tool"
             && self.metadata.as_ref().and_then(|m| m.command.as_deref()) == Some("spinner")
+    }
+
+    /// Whether the assistant calls a tool.
+    fn is_call(&self) -> bool {
+        self.author.role == "assistant"
+            && self.recipient.as_deref().is_some_and(|recipient| recipient != "all")
     }
 
     /// Whether the tool succeeded, from the first field that reports it.

@@ -3,14 +3,15 @@
 //! Response items hold the conversation. Events repeat it for display and are skipped, unless a
 //! file has no message items.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::openai::content;
 use super::text::{self, DecodedText};
 use super::{
-    CallIds, Format, ImportError, ImportedConversation, Sink, SourceFile, args_of, external, stem,
+    CallIds, Format, ImportError, ImportedConversation, PartOutcome, Sink, SourceFile, args_of,
+    external, stem,
 };
 
 #[derive(Deserialize)]
@@ -55,35 +56,57 @@ struct RolloutItem<'a> {
 }
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
-    let mut rollout = Rollout::default();
-    let has_spoken_items = source.lines().any(|(_, line)| is_spoken_item(line));
-    let mut at = source.modified;
-    for (index, record) in text::records::<RolloutLine<'_>>(source, sink)?.into_iter().enumerate() {
-        let text::NumberedRecord { number, line: text, value: line } = record;
-        at = line.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(at);
-        let position = LinePosition { number, at };
-        match (line.kind.as_deref(), line.payload) {
-            (Some("session_meta"), Some(payload)) => rollout.meta(payload),
-            (Some("response_item"), Some(payload)) => {
-                rollout.item(&text::parse(payload.get())?, position, sink);
-            }
-            (Some("event_msg"), Some(payload)) => {
-                rollout.event(&text::parse(payload.get())?, position, has_spoken_items, sink);
-            }
-            (Some("compacted"), Some(payload)) => {
-                rollout.summary(&text::parse(payload.get())?, position, sink);
-            }
-            (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
-            (Some(_), None) => rollout.item(&text::parse(text)?, position, sink),
-            (None, _) if rollout.id.is_none() && index == 0 => rollout.bare_meta(text, &mut at),
-            (None, _) => sink.skip("state records"),
+    CodexReader::default().read(source, sink)?;
+    Ok(())
+}
+
+/// Reads a rollout in parts.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CodexReader {
+    pub(super) position: text::LinePosition,
+    id: Option<String>,
+    /// The working directory. The part that states it may have no messages.
+    #[serde(default)]
+    cwd: Option<String>,
+    at: Option<Timestamp>,
+    ids: CallIds,
+    /// Whether a response item holds a message, so that events only repeat it.
+    has_spoken_items: bool,
+    /// Whether events became messages.
+    has_spoken_events: bool,
+}
+
+impl CodexReader {
+    pub(super) fn read(
+        &mut self,
+        source: &SourceFile,
+        sink: &mut Sink<'_>,
+    ) -> Result<PartOutcome, ImportError> {
+        let has_spoken_items =
+            self.has_spoken_items || source.lines().any(|(_, line)| is_spoken_item(line));
+        if has_spoken_items && self.has_spoken_events {
+            return Ok(PartOutcome::NeedsWhole);
         }
+        self.has_spoken_items = has_spoken_items;
+        let is_start = self.position.lines == 0;
+        let parsed = text::records::<RolloutLine<'_>>(source, &mut self.position, sink)?;
+        let mut rollout = Rollout { reader: self, entries: Vec::new() };
+        let mut at = rollout.reader.at.unwrap_or(source.modified);
+        for (index, record) in parsed.records.into_iter().enumerate() {
+            let is_first = is_start && index == 0;
+            rollout.line(&record, is_first, &mut at, sink)?;
+        }
+        let Rollout { entries, .. } = rollout;
+        self.at = Some(at);
+        let id = self.id.clone().unwrap_or_else(|| stem(&source.path));
+        let mut imported = ImportedConversation::named(Format::Codex, &id);
+        imported.conversation.cwd.clone_from(&self.cwd);
+        entries.into_iter().for_each(|kind| imported.push(kind));
+        if !imported.entries.is_empty() || is_start {
+            sink.emit(imported)?;
+        }
+        Ok(PartOutcome::Read(parsed.consumed))
     }
-    let id = rollout.id.unwrap_or_else(|| stem(&source.path));
-    let mut imported = ImportedConversation::named(Format::Codex, &id);
-    imported.conversation.cwd = rollout.cwd;
-    rollout.entries.into_iter().for_each(|kind| imported.push(kind));
-    sink.emit(imported)
 }
 
 /// Whether a line is a response item with a message.
@@ -93,34 +116,61 @@ fn is_spoken_item(line: &str) -> bool {
 }
 
 #[derive(Clone, Copy)]
-struct LinePosition {
+struct ItemPosition {
     number: usize,
     at: Timestamp,
 }
 
-#[derive(Default)]
-struct Rollout {
-    id: Option<String>,
-    cwd: Option<String>,
-    ids: CallIds,
+/// The entries of a part.
+struct Rollout<'a> {
+    reader: &'a mut CodexReader,
     entries: Vec<EntryKind>,
 }
 
-impl Rollout {
+impl Rollout<'_> {
+    fn line(
+        &mut self,
+        record: &text::NumberedRecord<'_, RolloutLine<'_>>,
+        is_first: bool,
+        at: &mut Timestamp,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), ImportError> {
+        let text::NumberedRecord { number, line: text, value: line } = record;
+        *at = line.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(*at);
+        let position = ItemPosition { number: *number, at: *at };
+        match (line.kind.as_deref(), line.payload) {
+            (Some("session_meta"), Some(payload)) => self.meta(payload),
+            (Some("response_item"), Some(payload)) => {
+                self.item(&text::parse(payload.get())?, position, sink);
+            }
+            (Some("event_msg"), Some(payload)) => {
+                self.event(&text::parse(payload.get())?, position, sink);
+            }
+            (Some("compacted"), Some(payload)) => {
+                self.summary(&text::parse(payload.get())?, position, sink);
+            }
+            (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
+            (Some(_), None) => self.item(&text::parse(text)?, position, sink),
+            (None, _) if self.reader.id.is_none() && is_first => self.bare_meta(text, at),
+            (None, _) => sink.skip("state records"),
+        }
+        Ok(())
+    }
+
     fn meta(&mut self, payload: &RawValue) {
         let Ok(meta) = text::parse::<Meta>(payload.get()) else { return };
         // A forked session repeats its parent's header later; the first header counts.
-        self.id = self.id.take().or(meta.id);
-        self.cwd = self.cwd.take().or(meta.cwd);
+        self.reader.id = self.reader.id.take().or(meta.id);
+        self.reader.cwd = self.reader.cwd.take().or(meta.cwd);
     }
 
     fn bare_meta(&mut self, line: &str, at: &mut Timestamp) {
         let Ok(meta) = text::parse::<Meta>(line) else { return };
         *at = meta.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(*at);
-        self.id = meta.id;
+        self.reader.id = meta.id;
     }
 
-    fn item(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
+    fn item(&mut self, item: &RolloutItem<'_>, position: ItemPosition, sink: &mut Sink<'_>) {
         match item.kind.as_str() {
             "message" => self.message(item, position, sink),
             "reasoning" => self.reasoning(item, position, sink),
@@ -134,7 +184,7 @@ impl Rollout {
                 let Some(id) = &item.call_id else { return sink.skip("outputs without a call") };
                 let outcome = outcome(item.output);
                 self.entries.push(EntryKind::ToolResult {
-                    call: self.ids.result(id),
+                    call: self.reader.ids.result(id),
                     outcome,
                     at: position.at,
                 });
@@ -143,7 +193,7 @@ impl Rollout {
         }
     }
 
-    fn message(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
+    fn message(&mut self, item: &RolloutItem<'_>, position: ItemPosition, sink: &mut Sink<'_>) {
         let DecodedText { text, original } = item.content.map(content).unwrap_or_default();
         if text.is_empty() && original.is_none() {
             return sink.skip("empty messages");
@@ -153,8 +203,8 @@ impl Rollout {
             Some("user") if !is_inserted(&text) => Role::User,
             _ => Role::System,
         };
-        if self.cwd.is_none() {
-            self.cwd = between(&text, "<cwd>", "</cwd>");
+        if self.reader.cwd.is_none() {
+            self.reader.cwd = between(&text, "<cwd>", "</cwd>");
         }
         self.push_message(role, text, original, position);
     }
@@ -164,7 +214,7 @@ impl Rollout {
         role: Role,
         text: String,
         parts: Option<Json>,
-        position: LinePosition,
+        position: ItemPosition,
     ) {
         let mut message = NewMessage::new(role, text, position.at);
         message.parts = parts;
@@ -173,7 +223,7 @@ impl Rollout {
     }
 
     /// Keeps readable reasoning as the parts of a message without text.
-    fn reasoning(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
+    fn reasoning(&mut self, item: &RolloutItem<'_>, position: ItemPosition, sink: &mut Sink<'_>) {
         let readable = [item.summary, item.content]
             .into_iter()
             .flatten()
@@ -190,14 +240,14 @@ impl Rollout {
     }
 
     /// The summary that replaces compacted history.
-    fn summary(&mut self, item: &RolloutItem<'_>, position: LinePosition, sink: &mut Sink<'_>) {
+    fn summary(&mut self, item: &RolloutItem<'_>, position: ItemPosition, sink: &mut Sink<'_>) {
         match item.message.and_then(text::string).filter(|text| !text.text.is_empty()) {
             Some(text) => self.push_message(Role::System, text.text, text.original, position),
             None => sink.skip("compacted records"),
         }
     }
 
-    fn call(&mut self, item: &RolloutItem<'_>, position: LinePosition) {
+    fn call(&mut self, item: &RolloutItem<'_>, position: ItemPosition) {
         let id = item.call_id.clone().or_else(|| item.id.clone());
         let id = id.unwrap_or_else(|| format!("line-{}", position.number));
         let args = match (item.arguments, item.input.or(item.action)) {
@@ -220,17 +270,11 @@ impl Rollout {
             args,
             outcome,
             at: position.at,
-            external_id: Some(self.ids.call(&id)),
+            external_id: Some(self.reader.ids.call(&id)),
         }));
     }
 
-    fn event(
-        &mut self,
-        event: &RolloutItem<'_>,
-        position: LinePosition,
-        has_spoken_items: bool,
-        sink: &mut Sink<'_>,
-    ) {
+    fn event(&mut self, event: &RolloutItem<'_>, position: ItemPosition, sink: &mut Sink<'_>) {
         let role = match event.kind.as_str() {
             "user_message" => Role::User,
             "agent_message" => Role::Assistant,
@@ -238,7 +282,8 @@ impl Rollout {
             other => return sink.skip(format!("{other} events")),
         };
         match event.message.and_then(text::string) {
-            Some(text) if !has_spoken_items => {
+            Some(text) if !self.reader.has_spoken_items => {
+                self.reader.has_spoken_events = true;
                 self.push_message(role, text.text, text.original, position);
             }
             _ => sink.skip("events that repeat a message"),

@@ -33,6 +33,14 @@ struct Peek {
     turns: Option<IgnoredAny>,
     sample_id: Option<IgnoredAny>,
     haystack_sessions: Option<IgnoredAny>,
+    #[serde(rename = "projectHash", default)]
+    project_hash: Option<IgnoredAny>,
+    requests: Option<IgnoredAny>,
+    #[serde(rename = "kind", default)]
+    change: Option<IgnoredAny>,
+    v: Option<IgnoredAny>,
+    info: Option<IgnoredAny>,
+    message: Option<IgnoredAny>,
 }
 
 /// A string, or any other value.
@@ -57,6 +65,10 @@ impl Peek {
             || is_own(self.kind(), self.role.and(self.text).is_some())
         {
             Format::Treering
+        } else if self.project_hash.and(self.session_id).is_some() {
+            Format::GeminiCli
+        } else if self.requests.or(self.change.and(self.v)).is_some() {
+            Format::Copilot
         } else if self.session_id.or(self.parent_uuid).or(self.leaf_uuid).is_some()
             || (self.kind() == "file-history-snapshot" && self.message_id.is_some())
         {
@@ -79,6 +91,10 @@ impl Peek {
             Format::Locomo
         } else if self.history.or(self.trajectory).is_some() {
             Format::SweAgent
+        } else if self.info.and(self.messages).is_some() {
+            Format::OpenCode
+        } else if self.role.and(self.message).is_some() {
+            Format::Cursor
         } else if self.messages.or(self.role).is_some() {
             Format::OpenAi
         } else {

@@ -5,15 +5,16 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use treering_core::{
-    Assignment, Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint,
-    Json, Message, MessageIdx, MessageText, NewConversation, NewMessage, NewToolCall, NewTurn,
-    Thread, ThreadName, Timestamp, TitleSource, ToolCall, ToolResult,
+    Assignment, ContentHash, Conversation, ConversationId, Correction, Entry, EntryKind,
+    ExportItem, ExternalId, ForkPoint, Json, Labels, Message, MessageIdx, MessageText,
+    NewConversation, NewMessage, NewToolCall, NewTurn, Thread, ThreadName, Timestamp, TitleSource,
+    TombstoneSet, ToolCall, ToolResult,
 };
 
 use crate::{ImportError, entries_of_openai, raw_string};
 
 /// The version that this program writes. It also reads all earlier versions.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// A parsed line.
 #[derive(Debug)]
@@ -32,6 +33,10 @@ struct HeaderLine {
     #[serde(rename = "type")]
     kind: String,
     version: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    tombstone_salts: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    tombstones: Vec<ContentHash>,
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -58,6 +63,8 @@ struct ConversationLine {
     state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    labels: Labels,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     policy: Vec<Assignment>,
 }
@@ -106,6 +113,12 @@ struct MessageLine<'a> {
     external_id: Option<String>,
     #[serde(skip_serializing_if = "is_false", default)]
     forgotten: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edited_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wrong_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correction: Option<String>,
 }
 
 /// Whether a flag is not set, and therefore not written.
@@ -266,6 +279,7 @@ fn conversation(line: ConversationLine) -> Result<JsonLine, ImportError> {
         project_path: line.project_path,
         state: line.state.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
         started_at: line.started_at.as_deref().map(str::parse).transpose()?,
+        labels: line.labels,
         policy: line.policy,
     })))
 }
@@ -287,6 +301,14 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
         forgotten: false,
+        edited_at: line.edited_at.as_deref().map(str::parse).transpose()?,
+        correction: match line.wrong_at.as_deref().map(str::parse).transpose()? {
+            Some(at) => Some(Correction { at, text: line.correction }),
+            None if line.correction.is_some() => {
+                return Err(ImportError("a correction needs wrong_at, its time".into()));
+            }
+            None => None,
+        },
     };
     // A placeholder has no content, whatever the line says.
     let message = match line.forgotten {
@@ -345,9 +367,26 @@ pub fn parse_tool_call(json: &str, now: Timestamp) -> Result<NewToolCall, Import
     tool_call(serde_json::from_str(json)?, now)
 }
 
-/// The first line of an export.
-pub fn header() -> Result<String, serde_json::Error> {
-    serde_json::to_string(&HeaderLine { kind: "treering".into(), version: VERSION })
+/// The first line of an export, with the tombstones of what was forgotten.
+pub fn header(of: &TombstoneSet) -> Result<String, serde_json::Error> {
+    let hex = |salt: &Vec<u8>| salt.iter().map(|byte| format!("{byte:02x}")).collect();
+    serde_json::to_string(&HeaderLine {
+        kind: "treering".into(),
+        version: VERSION,
+        tombstone_salts: of.salts.iter().map(hex).collect(),
+        tombstones: of.hashes.clone(),
+    })
+}
+
+/// The tombstones in the first line of an export; `None` if it has none.
+#[must_use]
+pub fn tombstones(first_line: &str) -> Option<TombstoneSet> {
+    let header: HeaderLine = serde_json::from_str(first_line).ok()?;
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let salt = |hex: &String| hex.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>();
+    let salts = header.tombstone_salts.iter().map(salt).collect::<Option<Vec<_>>>()?;
+    (header.kind == "treering" && !header.tombstones.is_empty())
+        .then_some(TombstoneSet { salts, hashes: header.tombstones })
 }
 
 /// Serializes an export item as a line.
@@ -377,6 +416,7 @@ fn conversation_line(it: &Conversation) -> Result<String, serde_json::Error> {
         started_at: Some(it.started_at.to_string()),
         state: Some(it.state.as_str().into()),
         external_id: it.external_id.as_ref().map(ToString::to_string),
+        labels: it.labels.clone(),
         policy: it.policy.clone(),
     })
 }
@@ -408,6 +448,9 @@ fn message_line(message: &Message) -> Result<String, serde_json::Error> {
         at: Some(body.at.to_string()),
         external_id: body.external_id.as_ref().map(ToString::to_string),
         forgotten: body.forgotten,
+        edited_at: body.edited_at.map(|at| at.to_string()),
+        wrong_at: body.correction.as_ref().map(|it| it.at.to_string()),
+        correction: body.correction.as_ref().and_then(|it| it.text.clone()),
     })
 }
 

@@ -12,26 +12,33 @@ mod claude_ai;
 mod claude_code;
 mod codex;
 mod console;
+mod copilot;
+mod cursor;
 mod detect;
+mod gemini_cli;
 mod haystack;
 pub mod jsonl;
 mod locomo;
 mod longmemeval;
 mod markdown;
 mod openai;
+mod opencode;
 mod swe_agent;
 mod text;
+mod transcript;
 mod treering;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use treering_core::{
-    ContentHash, Entry, EntryKind, ExternalId, Json, NewConversation, Role, ThreadName, Timestamp,
+    ContentHash, Entry, EntryKind, ExternalId, Json, Labels, NewConversation, Role, ThreadName,
+    Timestamp,
 };
 
 pub use detect::detect;
 pub(crate) use openai::entries_of as entries_of_openai;
+pub use transcript::{PartOutcome, TranscriptReader};
 
 /// A source format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,11 +65,19 @@ pub enum Format {
     LongMemEval,
     /// Markdown transcripts.
     Markdown,
+    /// Gemini CLI sessions.
+    GeminiCli,
+    /// Chat sessions of Copilot in VS Code.
+    Copilot,
+    /// Sessions that `opencode export` writes.
+    OpenCode,
+    /// Transcripts of Cursor's agent.
+    Cursor,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Treering,
         Self::ClaudeCode,
         Self::Codex,
@@ -74,6 +89,10 @@ impl Format {
         Self::Locomo,
         Self::LongMemEval,
         Self::Markdown,
+        Self::GeminiCli,
+        Self::Copilot,
+        Self::OpenCode,
+        Self::Cursor,
     ];
 
     /// The name in every interface.
@@ -91,6 +110,10 @@ impl Format {
             Self::Locomo => "locomo",
             Self::LongMemEval => "longmemeval",
             Self::Markdown => "markdown",
+            Self::GeminiCli => "gemini-cli",
+            Self::Copilot => "copilot",
+            Self::OpenCode => "opencode",
+            Self::Cursor => "cursor",
         }
     }
 
@@ -108,6 +131,10 @@ impl Format {
             Self::Locomo => locomo::read(source, sink),
             Self::LongMemEval => longmemeval::read(source, sink),
             Self::Markdown => markdown::read(source, sink),
+            Self::GeminiCli => gemini_cli::read(source, sink),
+            Self::Copilot => copilot::read(source, sink),
+            Self::OpenCode => opencode::read(source, sink),
+            Self::Cursor => cursor::read(source, sink),
         }
     }
 }
@@ -129,9 +156,14 @@ impl SourceFile {
         self.text
             .lines()
             .enumerate()
-            .map(|(at, line)| (at + 1, line.trim_matches(['\0', ' ', '\t', '\r'])))
+            .map(|(at, line)| (at + 1, trim_line(line)))
             .filter(|(_, line)| !line.is_empty())
     }
+}
+
+/// A line without the padding of damaged or foreign files.
+fn trim_line(line: &str) -> &str {
+    line.trim_matches(['\0', ' ', '\t', '\r', '\n'])
 }
 
 /// The reason why a source could not be read.
@@ -176,20 +208,23 @@ pub struct ImportedConversation {
 }
 
 impl ImportedConversation {
-    /// An empty conversation with the id `name` at its source.
+    /// An empty conversation with the id `name` at its source, labeled with the source.
     pub fn named(format: Format, name: &str) -> Self {
         let external_id = Some(external(&format!("{}:{name}", format.as_str())));
-        let conversation = NewConversation { external_id, ..NewConversation::default() };
+        let labels = Labels::of_source(format.as_str()).unwrap_or_default();
+        let conversation = NewConversation { external_id, labels, ..NewConversation::default() };
         Self { conversation, identity: Identity::Named, entries: Vec::new() }
     }
 
     /// A complete conversation without an id, identified by its first message that is not a
     /// system message. Returns `None` if there is none.
     pub fn unnamed(format: Format, entries: Vec<Entry>) -> Option<Self> {
-        let first = entries.iter().find_map(|entry| match &entry.kind {
-            EntryKind::Message(message) if message.role != Role::System => Some(message.hash()),
-            _ => None,
-        })?;
+        let is_said = |entry: &&Entry| matches!(&entry.kind, EntryKind::Message(message) if message.role != Role::System);
+        let mut first = entries.iter().find(is_said)?.clone();
+        // The id must not tell anything about a private passage.
+        first.leave_out_private();
+        let EntryKind::Message(first) = first.kind else { return None };
+        let first = first.hash();
         Some(Self {
             identity: Identity::ByContent,
             entries,
@@ -280,7 +315,7 @@ fn args_of(text: &str) -> Json {
 
 /// External ids for tool calls of a source that may reuse call ids. A reused id gets a numeric
 /// suffix, and results belong to its latest use.
-#[derive(Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 struct CallIds(HashMap<String, u32>);
 
 impl CallIds {

@@ -18,7 +18,9 @@ struct OpenAiMessage<'a> {
     role: Option<String>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
+    #[serde(alias = "author")]
     name: Option<String>,
+    thread: Option<String>,
     #[serde(borrow, default)]
     tool_calls: Vec<OpenAiToolCall<'a>>,
     tool_call_id: Option<String>,
@@ -89,7 +91,13 @@ fn emit(
         entries: Vec::new(),
     };
     for raw in messages {
+        let before = reader.entries.len();
         reader.message(raw, source.modified, sink)?;
+        let message: OpenAiMessage<'_> = text::parse(raw.get())?;
+        if let Some(thread) = message.thread.map(ThreadName::new).transpose()? {
+            let new = reader.entries.iter_mut().skip(before);
+            new.for_each(|entry| entry.thread = thread.clone());
+        }
     }
     let mut imported = ImportedConversation::unnamed(Format::OpenAi, reader.entries);
     if let Some(imported) = &mut imported {
@@ -130,7 +138,8 @@ impl OpenAiReader {
         let kept = message
             .refusal
             .or(message.reasoning_content)
-            .is_some_and(|extra| extra.get() != "null");
+            .is_some_and(|extra| extra.get() != "null")
+            || unknown_field(raw)?.is_some_and(|field| field != "type");
         if !text.is_empty() || original.is_some() || kept {
             let mut new = NewMessage::new(role, text, at);
             new.author.clone_from(&message.name);
@@ -241,10 +250,11 @@ fn role_of(name: &str) -> Result<Role, ImportError> {
 }
 
 /// The fields allowed in a line of this format.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "role",
     "content",
     "name",
+    "author",
     "tool_calls",
     "tool_call_id",
     "function_call",
@@ -266,14 +276,19 @@ struct LineFields {
     at: Option<String>,
 }
 
+/// The first field of a message that this format does not know, unless it is empty.
+fn unknown_field(raw: &RawValue) -> Result<Option<String>, ImportError> {
+    let fields: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
+    let is_set = |value: &RawValue| !matches!(value.get(), "null" | "[]");
+    let mut fields = fields.into_iter();
+    let unknown = fields.find(|(key, value)| !FIELDS.contains(&key.as_str()) && is_set(value));
+    Ok(unknown.map(|(key, _)| key))
+}
+
 /// Parses one message of this format, for line-by-line capture. Stores a message with empty
 /// content; rejects one without any content field.
 pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, ImportError> {
-    let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
-    let is_set = |value: &RawValue| !matches!(value.get(), "null" | "[]");
-    if let Some((key, _)) =
-        keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && is_set(value))
-    {
+    if let Some(key) = unknown_field(raw)? {
         return Err(ImportError(format!(
             "unknown field `{key}`; the allowed fields are {}",
             FIELDS.join(", ")
@@ -292,8 +307,10 @@ pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, Im
     let mut discard = |_: ImportedConversation| Ok(());
     reader.message(raw, at, &mut Sink::new(&mut discard))?;
     let message: OpenAiMessage<'_> = text::parse(raw.get())?;
+    let fields: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
+    let has_content = fields.contains_key("content");
     if reader.entries.is_empty() {
-        let role = message.role.as_deref().filter(|_| keys.contains_key("content"));
+        let role = message.role.as_deref().filter(|_| has_content);
         let nothing =
             || ImportError("it has no content; give it text, content or tool_calls".into());
         reader.push(EntryKind::Message(NewMessage::new(

@@ -7,6 +7,7 @@ pub mod access_tokens;
 pub mod agents;
 pub mod context_view;
 pub mod http;
+pub mod local_time;
 pub mod mcp;
 pub mod private_file;
 pub mod service;

@@ -11,6 +11,15 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.write(true).open(path)
 }
 
+/// Creates a folder and those above it, readable only by their owner.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
 /// Creates or replaces a file atomically. The content goes to a temporary file in the same
 /// folder, which is fsynced and then renamed, so a crash leaves the old file intact. The new file
 /// belongs to its owner alone, even if the old one had wider permissions.

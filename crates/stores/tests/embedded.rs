@@ -52,13 +52,14 @@ fn stores_of_every_released_version_open() {
         assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
         let (conversations, totals) = store.reader(&TenantId::default()).unwrap().totals().unwrap();
         let expected = match entry.file_name().to_string_lossy().as_ref() {
-            "schema-0008.sqlite" | "schema-0009.sqlite" => (2, 18, 8),
+            "schema-0008.sqlite" | "schema-0009.sqlite" | "schema-0010.sqlite"
+            | "schema-0011.sqlite" => (2, 18, 8),
             _ => (1, 279, 88),
         };
         assert_eq!((conversations, totals.messages, totals.tool_calls), expected);
         opened += 1;
     }
-    assert_eq!(opened, 9);
+    assert_eq!(opened, 11);
 }
 
 /// A copy of a store of an older version is a valid backup.
@@ -199,6 +200,18 @@ fn a_store_of_version_9_keeps_what_was_forgotten() {
     let item = Tombstone::Item(harbour.id, ExternalId::new("harbour-ask-1").unwrap());
     assert_eq!(reader.audit().are_forgotten(&[item]).unwrap(), [true]);
     assert_eq!(store.maintenance().pending_scrubs().unwrap(), 1);
+}
+
+/// The store of version 9, with labels.
+#[test]
+fn a_store_of_version_10_keeps_labels() {
+    let labels = |fixture: &str| {
+        let (store, _folder) = kept(fixture);
+        let harbour = reader(&store).conversation_by_slug("harbour").unwrap().unwrap();
+        harbour.labels.to_string()
+    };
+    assert_eq!(labels("schema-0010.sqlite"), "source=codex, user=42");
+    assert_eq!(labels("schema-0009.sqlite"), "");
 }
 
 /// Interleaved conversations: some message positions are in the table `places`, others in the

@@ -7,8 +7,8 @@ use std::time::Duration;
 use treering_core::packing::Profile;
 use treering_core::ports::Span;
 use treering_core::{
-    ChatModel, Conversation, ConversationId, ConversationState, Entry, EntryKind, ForkPoint, Level,
-    MessageIdx, NewMessage, Node, Role, Thread, ThreadName, TurnNo,
+    ChatModel, Conversation, ConversationId, ConversationState, Entry, EntryKind, ForkPoint, Label,
+    Labels, Level, MessageIdx, NewMessage, Node, Role, Thread, ThreadName, TurnNo,
 };
 use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EntryBatch, Error,
@@ -233,6 +233,27 @@ impl ConversationHandle {
         self.memory.engine().rename(self.id, title)
     }
 
+    /// Sets a label, and replaces the value that its name had.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// chat.set_label("user=42".parse()?)?;
+    /// assert_eq!(chat.info()?.labels.get("user"), Some("42"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_label(&self, label: Label) -> Result<Conversation> {
+        let mut labels = Labels::new();
+        labels.set(label)?;
+        self.memory.engine().set_labels(self.id, &labels, &[])
+    }
+
+    /// Removes a label by its name.
+    pub fn remove_label(&self, name: &str) -> Result<Conversation> {
+        self.memory.engine().set_labels(self.id, &Labels::new(), &[name.to_owned()])
+    }
+
     /// Closes the conversation. A new message reopens it.
     pub fn close(&self) -> Result<Conversation> {
         self.memory.engine().set_state(self.id, ConversationState::Closed)
@@ -288,17 +309,19 @@ impl ContextBuilder<'_> {
     /// Builds the context.
     pub fn build(mut self) -> Result<Context> {
         if let Some(name) = self.profile {
-            let names = Profile::NAMES.join(", ");
-            let profile = Profile::named(&name, RECENT_TOKENS).ok_or_else(|| {
-                Error::Invalid(Invalid::new(
-                    format!("profile {name:?}"),
-                    format!("expected one of {names}"),
-                ))
-            })?;
-            self.request.profile = profile;
+            self.request.profile = named_profile(&name)?;
         }
         self.memory.engine().context(&self.request)
     }
+}
+
+/// A built-in profile.
+pub(crate) fn named_profile(name: &str) -> Result<Profile> {
+    Profile::named(name, RECENT_TOKENS).ok_or_else(|| {
+        let names = Profile::NAMES.join(", ");
+        let reason = format!("expected one of {names}");
+        Error::Invalid(Invalid::new(format!("profile {name:?}"), reason))
+    })
 }
 
 /// An agent that answers in one conversation: it waits for the gate, builds the context, calls

@@ -1,5 +1,7 @@
 //! A builder for forgetting.
 
+use std::path::Path;
+
 use treering_core::{ForgetTarget, ItemSelection};
 use treering_engine::{Engine, Forget, ForgetPreview, ForgetReport};
 
@@ -43,10 +45,27 @@ impl<'a> ForgetBuilder<'a> {
         self.engine.preview_forget(&self.request)
     }
 
-    /// Forgets.
+    /// Forgets. Captures of agents that wait in the spool are not read: if there are any, the
+    /// report says that bytes may remain, and `treering forget --scrub` stores and erases them.
     pub fn run(&self) -> Result<ForgetReport> {
-        self.engine.forget(&self.request)
+        let mut report = self.engine.forget(&self.request)?;
+        let location = self.engine.stats()?.store.location;
+        let spool = Path::new(&location).with_file_name("spool");
+        if let Some(scrub) = report.scrub.as_mut().filter(|_| has_files(&spool)) {
+            let reason = "captures of agents wait in the spool; run `treering forget --scrub`";
+            scrub.pending.get_or_insert_with(|| reason.to_owned());
+        }
+        Ok(report)
     }
+}
+
+/// Whether a folder or one below it has a file.
+fn has_files(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| {
+        let path = entry.path();
+        if path.is_dir() { has_files(&path) } else { true }
+    })
 }
 
 impl ConversationHandle {

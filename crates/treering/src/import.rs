@@ -3,14 +3,28 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
-use treering_core::{EntryOutcome, Timestamp, as_slug};
+use treering_core::{
+    Entry, EntryOutcome, Pause, Timestamp, TitleSource, TombstoneSet, as_slug, redact,
+    without_pauses,
+};
 use treering_engine::{AppendReport, AppendTarget, Engine, EntryBatch, ReplayDetection};
 
-use treering_importers::{Format, Identity, ImportedConversation, Sink, SourceFile, detect};
+use treering_importers::jsonl;
+use treering_importers::{
+    Format, Identity, ImportedConversation, PartOutcome, Sink, SourceFile, TranscriptReader, detect,
+};
+
+mod sources;
+mod title;
+
+use sources::ReadFile;
+pub use sources::modified;
+
+use crate::capture::{Checkpoint, CheckpointFolder, EntryNote, TranscriptFile};
 
 /// Options for an import.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +35,14 @@ pub struct ImportOptions {
     pub dry_run: bool,
     /// Skip conversations that ended before this time.
     pub since: Option<Timestamp>,
+    /// The time for entries without one. By default it is the date in the name of the file, or
+    /// else its modification time.
+    pub date: Option<Timestamp>,
+    /// The folder that remembers how far the transcripts of agents were stored, so that live
+    /// capture continues there.
+    pub checkpoints: Option<CheckpointFolder>,
+    /// Skip entries whose time is in one of these pauses of capture.
+    pub pauses: Vec<Pause>,
 }
 
 /// A slug that was taken, and the one that the conversation got instead.
@@ -82,6 +104,8 @@ impl FileReport {
         {
             self.slugs_changed.push(SlugChange { requested, assigned: assigned.clone() });
         }
+        self.skip_many("private passages", appended.private_passages.into());
+        self.skip_many("words that match an excluded pattern", appended.excluded_words.into());
         for outcome in &appended.outcomes {
             match outcome {
                 EntryOutcome::Message(_) => self.messages_new += 1,
@@ -94,6 +118,7 @@ impl FileReport {
                     self.skip("entries whose stored version differs and was kept");
                 }
                 EntryOutcome::Forgotten => self.skip("entries that were forgotten"),
+                EntryOutcome::Excluded => self.skip("entries in an excluded folder"),
                 EntryOutcome::InOtherConversation => {
                     self.skip("entries that are already in another conversation");
                 }
@@ -102,7 +127,13 @@ impl FileReport {
     }
 
     fn skip(&mut self, reason: &str) {
-        *self.skipped.entry(reason.to_owned()).or_default() += 1;
+        self.skip_many(reason, 1);
+    }
+
+    fn skip_many(&mut self, reason: &str, count: u64) {
+        if count > 0 {
+            *self.skipped.entry(reason.to_owned()).or_default() += count;
+        }
     }
 }
 
@@ -110,6 +141,8 @@ impl FileReport {
 struct Prepared {
     report: FileReport,
     conversations: Vec<EntryBatch>,
+    /// The checkpoint of a transcript that may grow, and its offset once everything is stored.
+    checkpoint: Option<(Checkpoint, u64)>,
 }
 
 /// The result of an import.
@@ -154,10 +187,15 @@ impl Importer<'_> {
     /// that does not exist stays in the list, so that [`Importer::run`] reports it.
     #[must_use]
     pub fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
+        Self::find_files(paths, || ())
+    }
+
+    /// Like [`Importer::files`]; calls `found` for each file below a folder.
+    pub fn find_files(paths: &[PathBuf], mut found: impl FnMut()) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for path in paths {
             match path.is_dir() {
-                true => search(path, &mut files),
+                true => sources::search(path, &mut files, &mut found),
                 false => files.push((modified(path), path.clone())),
             }
         }
@@ -175,11 +213,25 @@ impl Importer<'_> {
         mut done: impl FnMut(&FileReport),
     ) -> treering_engine::Result<ImportReport> {
         let mut report = ImportReport::default();
+        if !self.options.dry_run {
+            // First of all, so that an older export does not bring back what was forgotten later.
+            for tombstones in files.iter().filter_map(|path| tombstones_of(path)) {
+                self.engine.take_over_tombstones(&tombstones)?;
+            }
+        }
         std::thread::scope(|scope| {
             let (sender, prepared) = std::sync::mpsc::sync_channel(1);
             scope.spawn(move || {
                 // The receiver is closed once storing has failed.
-                files.iter().all(|path| sender.send(self.prepare_file(path)).is_ok())
+                files.iter().all(|path| {
+                    let mut is_open = true;
+                    sources::read(path, &mut |file| {
+                        let prepared = self.prepare_file(file);
+                        is_open = prepared.is_none_or(|prepared| sender.send(prepared).is_ok());
+                        is_open
+                    });
+                    is_open
+                })
             });
             for file in prepared {
                 let file = self.store(file)?;
@@ -196,30 +248,26 @@ impl Importer<'_> {
         self.store(self.prepare(&source))
     }
 
-    fn prepare_file(&self, path: &Path) -> Prepared {
-        let unreadable = |reason: String| {
-            let report = FileReport {
-                path: path.to_path_buf(),
-                error: Some(reason),
-                ..FileReport::default()
-            };
-            Prepared { report, conversations: Vec::new() }
+    /// Parses a file. Returns `None` for a file in an archive that holds no conversations.
+    fn prepare_file(&self, file: ReadFile) -> Option<Prepared> {
+        let ReadFile { path, text, is_marked, is_archived } = file;
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                let report = FileReport { path, error: Some(error), ..FileReport::default() };
+                return Some(Prepared { report, conversations: Vec::new(), checkpoint: None });
+            }
         };
-        match fs::read(path).map(String::from_utf8) {
-            Ok(Ok(text)) => {
-                let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-                self.prepare(&SourceFile {
-                    path: path.to_path_buf(),
-                    text,
-                    modified: modified(path),
-                })
-            }
-            Ok(Err(error)) => {
-                let at = error.utf8_error().valid_up_to();
-                unreadable(format!("it is not UTF-8: byte {at} is not part of any character"))
-            }
-            Err(error) => unreadable(format!("it cannot be read: {error}")),
+        let date = self.options.date.or_else(|| sources::date_in_name(&path));
+        let modified = date.unwrap_or_else(|| modified(&path));
+        let source = SourceFile { path, text, modified };
+        if is_archived && detect(&source).is_none() {
+            return None;
         }
+        let prepared = self.prepare(&source);
+        // A byte order mark shifts the offset, and archives do not grow.
+        let checkpoint = prepared.checkpoint.filter(|_| !is_marked && !is_archived);
+        Some(Prepared { checkpoint, ..prepared })
     }
 
     /// Parses a source.
@@ -227,28 +275,50 @@ impl Importer<'_> {
         let mut report = FileReport { path: source.path.clone(), ..FileReport::default() };
         let Some(format) = self.options.format.or_else(|| detect(source)) else {
             report.error = Some(unrecognised(source));
-            return Prepared { report, conversations: Vec::new() };
+            return Prepared { report, conversations: Vec::new(), checkpoint: None };
         };
         report.format = Some(format);
         let mut conversations = Vec::new();
-        let mut old = 0;
-        let mut take = |imported: ImportedConversation| {
+        let (mut old, mut paused, mut private) = (0, 0, 0);
+        let mut take = |mut imported: ImportedConversation| {
             report.conversations += 1;
+            // Before a title is made of them.
+            private += imported.entries.iter_mut().map(leave_out_private).sum::<u64>();
+            if imported.conversation.title.is_none()
+                && let Some(title) = title::title(&imported.entries, &source.path)
+            {
+                imported.conversation.title = Some(redact(&title).0.into_owned());
+                imported.conversation.title_source = TitleSource::FirstMessage;
+            }
             let ended = imported.last_moment();
+            let entries = imported.entries.len();
+            imported.entries = without_pauses(imported.entries, &self.options.pauses);
+            paused += (entries - imported.entries.len()) as u64;
             if self.options.since.is_some_and(|since| ended.is_some_and(|ended| ended < since)) {
                 old += 1;
             } else {
-                conversations.push(Self::incoming(imported));
+                conversations.push(entry_batch(imported));
             }
             Ok(())
         };
         let mut sink = Sink::new(&mut take);
-        let result = format.read(source, &mut sink);
+        let mut reader =
+            TranscriptReader::new(format).filter(|_| self.options.checkpoints.is_some());
+        let result = match &mut reader {
+            Some(reader) => reader.read(source, &mut sink).map(Some),
+            None => format.read(source, &mut sink).map(|()| None),
+        };
         report.skipped = sink.into_skipped();
         if let Some(since) = self.options.since.filter(|_| old > 0) {
             report.skipped.insert(format!("conversations that ended before {since}"), old);
         }
-        report.error = result.err().map(|error| error.to_string());
+        report.skip_many("entries from a pause of capture", paused);
+        report.skip_many("private passages", private);
+        let (outcome, error) = match result {
+            Ok(outcome) => (outcome, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        report.error = error;
         if report.error.is_none() && report.conversations == 0 {
             let other = detect(source).filter(|other| *other != format);
             report.error = other.map(|other| {
@@ -256,13 +326,20 @@ impl Importer<'_> {
                 format!("it contains nothing in the format {format}; it looks like {other}")
             });
         }
-        Prepared { report, conversations }
+        let checkpoint = match (reader, outcome) {
+            (Some(reader), Some(PartOutcome::Read(end))) if old == 0 => {
+                Some((Checkpoint::unstored(reader), end as u64))
+            }
+            _ => None,
+        };
+        Prepared { report, conversations, checkpoint }
     }
 
     /// Stores a parsed file. Invalid conversations are reported with their file.
     fn store(&self, prepared: Prepared) -> treering_engine::Result<FileReport> {
-        let Prepared { mut report, conversations } = prepared;
+        let Prepared { mut report, conversations, mut checkpoint } = prepared;
         for incoming in conversations {
+            let note = EntryNote::of(&incoming.entries);
             let requested = match &incoming.target {
                 AppendTarget::FindOrCreate(conversation)
                 | AppendTarget::MatchContent(conversation) => {
@@ -275,32 +352,74 @@ impl Importer<'_> {
                 false => self.engine.append(incoming),
             };
             match appended {
-                Ok(appended) => report.add(&appended, requested),
+                Ok(appended) => {
+                    report.add(&appended, requested);
+                    checkpoint.iter_mut().for_each(|(it, _)| it.note(note.clone(), &appended));
+                }
                 Err(treering_engine::Error::Invalid(invalid)) => {
                     report.error.get_or_insert_with(|| invalid.to_string());
                 }
                 Err(error) => return Err(error),
             }
         }
+        if let (Some((checkpoint, offset)), Some(format), None, false) =
+            (checkpoint, report.format, &report.error, self.options.dry_run)
+        {
+            // Without a checkpoint, live capture reads the transcript from its start.
+            drop(self.save(format, &report.path, checkpoint, offset));
+        }
         Ok(report)
     }
 
-    fn incoming(imported: ImportedConversation) -> EntryBatch {
-        let ImportedConversation { conversation, identity, entries } = imported;
-        let (target, matching) = match identity {
-            Identity::Named => (AppendTarget::FindOrCreate(conversation), ReplayDetection::None),
-            Identity::NamedEverywhere => {
-                (AppendTarget::FindOrCreate(conversation), ReplayDetection::AcrossConversations)
-            }
-            Identity::ByPosition => {
-                (AppendTarget::FindOrCreate(conversation), ReplayDetection::ByPosition)
-            }
-            Identity::ByContent => {
-                (AppendTarget::MatchContent(conversation), ReplayDetection::ByPosition)
-            }
-        };
-        EntryBatch { target, entries, replay_detection: matching }
+    fn save(
+        &self,
+        format: Format,
+        path: &Path,
+        mut checkpoint: Checkpoint,
+        offset: u64,
+    ) -> io::Result<()> {
+        let Some(folder) = &self.options.checkpoints else { return Ok(()) };
+        checkpoint.advance(&mut TranscriptFile::open(path)?, offset)?;
+        folder.save(format, path, &checkpoint)
     }
+}
+
+/// The entries of a conversation for the engine, with its kind of identity.
+pub(crate) fn entry_batch(imported: ImportedConversation) -> EntryBatch {
+    let ImportedConversation { conversation, identity, entries } = imported;
+    let (target, matching) = match identity {
+        Identity::Named => (AppendTarget::FindOrCreate(conversation), ReplayDetection::None),
+        Identity::NamedEverywhere => {
+            (AppendTarget::FindOrCreate(conversation), ReplayDetection::AcrossConversations)
+        }
+        Identity::ByPosition => {
+            (AppendTarget::FindOrCreate(conversation), ReplayDetection::ByPosition)
+        }
+        Identity::ByContent => {
+            (AppendTarget::MatchContent(conversation), ReplayDetection::ByPosition)
+        }
+    };
+    EntryBatch { target, entries, replay_detection: matching }
+}
+
+fn leave_out_private(entry: &mut Entry) -> u64 {
+    entry.leave_out_private().into()
+}
+
+/// The tombstones in the first line of an export.
+fn tombstones_of(path: &Path) -> Option<TombstoneSet> {
+    const HEADER: &[u8] = b"{\"type\":\"treering\"";
+    // Opening a FIFO would wait for its writer.
+    if !fs::metadata(path).is_ok_and(|file| file.is_file()) {
+        return None;
+    }
+    let mut file = BufReader::new(fs::File::open(path).ok()?);
+    if !file.fill_buf().ok()?.starts_with(HEADER) {
+        return None;
+    }
+    let mut line = String::new();
+    file.read_line(&mut line).ok()?;
+    jsonl::tombstones(&line)
 }
 
 /// The likely reason why the format of a source is unknown.
@@ -315,29 +434,4 @@ fn unrecognised(source: &SourceFile) -> String {
         Err(error) if text.starts_with(['{', '[']) => format!("it is not valid JSON: {error}"),
         _ => "its format is not recognized; name it with --format".into(),
     }
-}
-
-/// Adds every file below a folder that could be a transcript. Does not follow symbolic links.
-fn search(folder: &Path, files: &mut Vec<(Timestamp, PathBuf)>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-        if kind.is_dir() {
-            search(&path, files);
-        } else if kind.is_file()
-            && matches!(
-                ending.as_deref(),
-                Some("json" | "jsonl" | "ndjson" | "md" | "markdown" | "traj")
-            )
-        {
-            files.push((modified(&path), path));
-        }
-    }
-}
-
-fn modified(path: &Path) -> Timestamp {
-    let modified = fs::metadata(path).and_then(|file| file.modified()).ok();
-    let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(0))
 }

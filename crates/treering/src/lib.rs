@@ -26,6 +26,8 @@
 //! A turn is durable when the call that stores it returns. Summaries are written in the
 //! background.
 
+mod amend;
+pub mod capture;
 #[cfg(feature = "config")]
 pub mod config;
 mod conversation;
@@ -35,6 +37,7 @@ pub mod import;
 mod memory;
 pub mod models;
 mod prices;
+mod scope_context;
 mod search;
 mod tokenizers;
 
@@ -52,21 +55,23 @@ pub use forget::ForgetBuilder;
 pub use memory::{Memory, MemoryBuilder};
 pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
+pub use scope_context::ScopeContextBuilder;
 pub use search::SearchBuilder;
 pub use tokenizers::TokenizerOption;
 pub use treering_core::{
-    AuditRecord, ChatModel, Conversation, ConversationId, ConversationState, Embedder, Entry,
-    EntryKind, ForgetTarget, ForkPoint, Invalid, ItemSelection, Level, Message, MessageIdx,
-    NewMessage, NewToolCall, Node, NodeContent, Passage, Policy, Preset, ProviderError, Receipt,
-    Role, Summarizer, SummaryRequest, TenantId, ThreadName, Timestamp, ToolCall, ToolResult,
-    TurnNo,
+    AuditRecord, CaptureExclusions, ChatModel, Conversation, ConversationId, ConversationState,
+    Embedder, Entry, EntryKind, ForgetTarget, ForkPoint, Invalid, ItemSelection, Label, Labels,
+    Level, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Passage, Policy,
+    Preset, ProviderError, Receipt, Role, Summarizer, SummaryRequest, TenantId, ThreadName,
+    Timestamp, ToolCall, ToolResult, TurnNo,
 };
 pub use treering_engine::{
-    Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EmbedTextOptions,
-    Engine, EngineParts, EntryBatch, Error, ForgetPreview, ForgetReport, Hit, HitItem, JobScope,
-    ListedConversation, NewConversation, NewSummary, Query, ReplayDetection, Reply, Result,
-    SearchOptions, SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary,
-    Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
+    Agent, AgentOptions, AmendReport, Amendment, AppendReport, AppendTarget, Context,
+    ContextRequest, EmbedTextOptions, Engine, EngineParts, EntryBatch, Error, Exclusion,
+    ForgetPreview, ForgetReport, Hit, HitItem, JobScope, ListedConversation, NewConversation,
+    NewSummary, Query, RecallOptions, ReplayDetection, Reply, Result, SearchOptions, SearchOutcome,
+    Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary, Update, Verification, WholeTurn,
+    WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 use treering_stores::IndexFolder;
@@ -95,6 +100,10 @@ pub struct Options {
     pub spend: SpendOptions,
     /// Options for search.
     pub search: SearchOptions,
+    /// Folders and patterns that are excluded from capture.
+    pub exclusions: CaptureExclusions,
+    /// Options for what search and contexts hand out.
+    pub recall: RecallOptions,
 }
 
 /// Replaces the store in a folder with a backup made by [`Memory::backup`], and creates the
@@ -140,8 +149,13 @@ fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<Engine
         work,
         spend,
         search,
+        mut exclusions,
+        recall,
         ..
     } = options;
+    for folder in &mut exclusions.folders {
+        *folder = treering_engine::normalize_cwd(folder);
+    }
     embed.encoder_path = home.join(embed.encoder_path);
     let embedder = embedders::embedder(&embed, models)?;
     let summarizer = models::summarizer(home, &summarize, models, &mut policy)?;
@@ -163,6 +177,8 @@ fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<Engine
         spend: prices::spend_limits(spend, providers.quotas())?,
         search,
         embed_texts: embed.texts,
+        exclusions,
+        recall,
         index_files: Some(Arc::new(IndexFolder::new(home))),
     })
 }

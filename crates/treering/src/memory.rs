@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use treering_core::ports::{ConversationFilter, ScrubReport};
 use treering_core::{
-    AuditRecord, Conversation, Embedder, Entry, ExternalId, ForgetTarget, NewConversation,
+    AuditRecord, Conversation, Embedder, Entry, ExternalId, ForgetTarget, Label, NewConversation,
     NewMessage, Policy, Role, Summarizer, TenantId, ThreadName,
 };
 use treering_engine::{
@@ -16,6 +16,7 @@ use treering_engine::{
 use crate::conversation::ConversationHandle;
 use crate::forget::ForgetBuilder;
 use crate::import::{ImportOptions, ImportReport, Importer};
+use crate::scope_context::ScopeContextBuilder;
 use crate::search::SearchBuilder;
 use crate::{Models, Options, Result, engine_parts};
 
@@ -28,7 +29,7 @@ use crate::{Models, Options, Result, engine_parts};
 /// chat.turn("Which port does staging use?", "7410, since March.")?;
 ///
 /// let hits = memory.search("staging port").limit(5).run()?;
-/// assert_eq!(hits.len(), 2);
+/// assert_eq!(hits.len(), 1, "a turn is one hit");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -108,6 +109,22 @@ impl Memory {
         Ok(listed.into_iter().map(|listed| listed.conversation).collect())
     }
 
+    /// Lists at most `limit` conversations with a label, latest activity first.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// memory.conversation("support:42")?.set_label("user=42".parse()?)?;
+    /// assert_eq!(memory.conversations_with(&"user=42".parse()?, 10)?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn conversations_with(&self, label: &Label, limit: usize) -> Result<Vec<Conversation>> {
+        let labels = vec![label.clone()];
+        let filter = ConversationFilter { labels, ..ConversationFilter::all(limit) };
+        let listed = self.engine.listed_conversations(&filter)?;
+        Ok(listed.into_iter().map(|listed| listed.conversation).collect())
+    }
+
     /// Like [`conversations_in`](Self::conversations_in), each with its last message.
     pub fn sessions_in(&self, folder: &str, limit: usize) -> Result<Vec<ListedConversation>> {
         let cwd = Some(treering_engine::normalize_cwd(folder));
@@ -131,7 +148,22 @@ impl Memory {
         SearchBuilder::new(&self.engine, text)
     }
 
-    /// Forgets a conversation, an author, a project or everything, with all that was derived from
+    /// Builds a context over several conversations: those of a project, with a label, or all.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let context = memory.context().query("staging port").budget(1_500).build()?;
+    /// assert!(context.markdown().contains("7410"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn context(&self) -> ScopeContextBuilder<'_> {
+        ScopeContextBuilder::new(&self.engine)
+    }
+
+    /// Forgets a conversation, an author, a project, a label or everything, with all that was derived from
     /// it. A later import does not bring it back.
     ///
     /// ```

@@ -1,7 +1,7 @@
 //! A builder for searches.
 
-use treering_core::{Role, ThreadName, Timestamp};
-use treering_engine::{Engine, Query, SearchOutcome};
+use treering_core::{ConversationState, Label, Role, ThreadName, Timestamp};
+use treering_engine::{Engine, Exclusion, Query, SearchOutcome};
 
 use crate::Result;
 use crate::conversation::ConversationHandle;
@@ -20,7 +20,12 @@ impl<'a> SearchBuilder<'a> {
     pub(crate) fn new(engine: &'a Engine, text: &str) -> Self {
         Self {
             engine,
-            query: Query { text: text.to_owned(), limit: DEFAULT_LIMIT, ..Query::default() },
+            query: Query {
+                text: text.to_owned(),
+                limit: DEFAULT_LIMIT,
+                by_turn: true,
+                ..Query::default()
+            },
         }
     }
 
@@ -46,6 +51,50 @@ impl<'a> SearchBuilder<'a> {
     /// folder or lies below it.
     pub fn project(mut self, folder: &str) -> Self {
         self.query.project = Some(treering_engine::normalize_cwd(folder));
+        self
+    }
+
+    /// Only conversations with this label. Call it again to ask for another as well.
+    pub fn label(mut self, label: Label) -> Self {
+        self.query.labels.push(label);
+        self
+    }
+
+    /// Only conversations in this state. Call it again to add another.
+    pub fn state(mut self, state: ConversationState) -> Self {
+        self.query.states.push(state);
+        self
+    }
+
+    /// Search archived conversations too. One that [`within`](Self::within) names is always
+    /// searched.
+    pub const fn archived(mut self) -> Self {
+        self.query.archived = true;
+        self
+    }
+
+    /// Leaves out a conversation, such as the one that asks, some of its messages, or a role. Call
+    /// it again to leave out more.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// use treering::Exclusion;
+    /// let others = memory.search("staging port").exclude(Exclusion::Conversation(chat.id()));
+    /// assert!(others.run()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn exclude(mut self, exclusion: Exclusion) -> Self {
+        self.query.exclude.push(exclusion);
+        self
+    }
+
+    /// Each message and tool call is a hit of its own. By default a turn is one hit, with the other
+    /// items that match in [`Hit::same_turn`](crate::Hit::same_turn).
+    pub const fn each_item(mut self) -> Self {
+        self.query.by_turn = false;
         self
     }
 

@@ -2,10 +2,11 @@
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
-use treering_core::{Entry, ExternalId, NewMessage, ThreadName, Timestamp};
+use treering_core::{Entry, ExternalId, Labels, NewMessage, ThreadName, Timestamp};
 use treering_engine::{AppendReport, AppendTarget};
 
 use super::create::NewConversationArgs;
+use super::label::of_flags;
 use super::output::{BOLD, Output, count, paint};
 use super::work::catch_up;
 use super::{CliError, local_time};
@@ -80,7 +81,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         let stored = match &args.text {
             Some(text) => {
                 let target = request.target(engine)?;
-                service.store(target, message(args, text, engine.clock().now())?)?
+                let message = message(args, text, engine.clock().now())?;
+                service.store(target, message, &request.labels)?
             }
             None => service.append_turn(request)?,
         };
@@ -96,13 +98,14 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
                 .into(),
         ));
     }
-    let target = request(args, engine.clock().now())?.target(engine)?;
+    let request = request(args, engine.clock().now())?;
+    let (target, labels) = (request.target(engine)?, request.labels);
     if args.no_tree || !engine.is_local() {
-        return append_stdin(target, service, output);
+        return append_stdin(target, labels, service, output);
     }
     // A background worker writes the summaries, so that no line waits for them.
     let worker = engine.spawn_worker()?;
-    let followed = append_stdin(target, service, output);
+    let followed = append_stdin(target, labels, service, output);
     drop(worker);
     followed.and_then(|()| catch_up(engine, None, output))
 }
@@ -123,6 +126,7 @@ fn request(args: &Args, now: Timestamp) -> Result<TurnRequest, CliError> {
         title: args.new.title.clone(),
         cwd: is_new.then(|| args.new.cwd()),
         project_path: args.new.project.clone(),
+        labels: of_flags(&args.new.label)?,
         thread: args.thread.clone(),
         fork_at: args.fork_at,
         author: args.author.clone(),
@@ -168,6 +172,12 @@ fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError>
         if view.forgotten > 0 {
             facts.push(format!("{} not stored because it was forgotten", view.forgotten));
         }
+        if view.private > 0 {
+            facts.push(format!("{} left out", count(view.private as u64, "private passage")));
+        }
+        if view.excluded > 0 {
+            facts.push(format!("{} excluded by the settings under `capture`", view.excluded));
+        }
         let new = if view.created { "new conversation " } else { "" };
         writeln!(out, "{new}{}: {}", paint(BOLD, &view.slug), facts.join(", "))
     })?;
@@ -178,6 +188,7 @@ fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError>
 /// commit is acknowledged as soon as it is durable.
 fn append_stdin(
     mut target: AppendTarget,
+    mut labels: Labels,
     service: &Service,
     output: &Output,
 ) -> Result<(), CliError> {
@@ -205,7 +216,7 @@ fn append_stdin(
                 Err(error) => {
                     // Entries before the bad line are stored and acknowledged first.
                     if !entries.is_empty() {
-                        print_line(&service.store(target, entries)?, output)?;
+                        print_line(&service.store(target, entries, &labels)?, output)?;
                     }
                     return Err(error);
                 }
@@ -215,12 +226,13 @@ fn append_stdin(
             }
         }
         if !entries.is_empty() {
-            let appended = service.store(target.clone(), entries)?;
+            let appended = service.store(target.clone(), entries, &labels)?;
             target = AppendTarget::Existing(appended.conversation.id);
             print_line(&appended, output)?;
         }
         if let Some(next) = next_target {
-            target = next;
+            // The flags describe only the conversation that they name.
+            (target, labels) = (next, Labels::new());
         }
         if ended {
             return Ok(());

@@ -10,7 +10,7 @@ use treering_engine::{
     ReplayDetection, Reply, normalize_cwd,
 };
 
-use super::output::{BOLD, DIM, Output, count, grouped, paint};
+use super::output::{BOLD, DIM, Output, count, grouped, paint, stdout};
 use super::{CliError, Global, context, work};
 use treering::models::{Models, ProviderOptions};
 use treering_server::service::ServiceError;
@@ -128,13 +128,13 @@ impl ChatSession<'_> {
         );
         self.output.note(&format!("{} · {remembered} · /receipt, /quit", self.agent.model()));
         loop {
-            let mut out = anstream::stdout().lock();
+            let mut out = stdout();
             write!(out, "\n{} ", paint(BOLD, "›"))?;
             out.flush()?;
             drop(out);
             let mut line = String::new();
             if io::stdin().lock().read_line(&mut line)? == 0 {
-                writeln!(anstream::stdout())?;
+                writeln!(stdout())?;
                 return Ok(());
             }
             match line.trim() {
@@ -144,7 +144,7 @@ impl ChatSession<'_> {
                 text => match self.turn(text) {
                     // Continue, so that the user can send the message again.
                     Err(CliError::Service(ServiceError::Engine(error @ Error::Unanswered(_)))) => {
-                        writeln!(anstream::stdout())?;
+                        writeln!(stdout())?;
                         self.output.error(&error.to_string(), error.hint().as_deref());
                     }
                     other => other?,
@@ -201,17 +201,13 @@ impl ChatSession<'_> {
     /// Prints the answer as it streams in.
     fn stream_answer(&self, id: ConversationId, text: &str) -> Result<Reply, CliError> {
         let mut failed = Ok(());
+        let mut out = stdout();
         let reply = self.agent.ask_streaming(id, text, &mut |piece| {
-            // Drop control characters, so that no escape sequence reaches the terminal.
-            let printable: String =
-                piece.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-            let mut out = io::stdout().lock();
             if failed.is_ok() {
-                failed = out.write_all(printable.as_bytes()).and_then(|()| out.flush());
+                failed = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
             }
         })?;
         failed?;
-        let mut out = anstream::stdout().lock();
         writeln!(out)?;
         let warning = match reply.end {
             FinishReason::Complete => None,
@@ -261,7 +257,7 @@ impl ChatSession<'_> {
     }
 
     fn receipt(&self) -> Result<(), CliError> {
-        let mut out = anstream::stdout().lock();
+        let mut out = stdout();
         match &self.last {
             Some(context) => Ok(context::receipt(&mut out, &context.receipt)?),
             None => Ok(writeln!(out, "no context yet; ask a question first")?),

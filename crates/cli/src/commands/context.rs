@@ -1,20 +1,21 @@
 //! `treering context`: builds a context and prints it, its receipt or its changes.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstyle::Style;
 use serde::Serialize;
 use treering_core::packing::{DetailLevel, SkipReason};
-use treering_core::{Receipt, ReceiptItem};
+use treering_core::{Labels, Receipt, ReceiptItem};
 use treering_engine::{Context, ContextChange, ContextRequest, Engine};
 
 use super::output::{
     BAD, BOLD, Column, DIM, GOOD, Output, TextTable, count, grouped, paint, print_dim, print_text,
+    stdout,
 };
 use super::{CliError, work};
 use treering_server::context_view::{ContextView, chat_messages};
-use treering_server::service::Service;
 use treering_server::service::requests::ContextParams;
+use treering_server::service::{ContextSubject, Service};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -23,10 +24,25 @@ Examples:
   treering context tidewatch --budget 2000 --receipt
   treering context tidewatch --profile frontier --format messages
   treering context tidewatch --as-of 40 --query \"the sill\"    the context as of turn 40
-  treering context tidewatch --diff                           what the last turn changed")]
+  treering context tidewatch --diff                           what the last turn changed
+  treering context --project . --budget 1500    all conversations of this folder
+  treering context --label user=42 --query \"which plan does she have\"")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: the latest conversation]
-    conversation: Option<String>,
+    /// Slug, id, the first digits of an id, or key; several for a context over all of them
+    #[arg(value_name = "CONVERSATION")]
+    conversations: Vec<String>,
+    /// A context over the conversations of this folder and of those below it
+    #[arg(long, value_name = "FOLDER", conflicts_with = "conversations")]
+    project: Option<String>,
+    /// A context over the conversations with this label; repeat it to ask for several
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "conversations")]
+    label: Vec<String>,
+    /// A context over all conversations
+    #[arg(long, conflicts_with_all = ["conversations", "project", "label"])]
+    everything: bool,
+    /// Leave this conversation out of the scope; repeat it for several
+    #[arg(long, value_name = "CONVERSATION")]
+    exclude: Vec<String>,
     /// The question to build the context for; without it, print the standing context
     #[arg(long, short, value_name = "TEXT")]
     query: Option<String>,
@@ -65,10 +81,17 @@ enum OutputFormat {
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
-    let conversation = service.named_or_latest(args.conversation.as_deref())?;
-    // No worker may be running to finish the jobs that the gate waits for.
-    work::catch_up(engine, Some(conversation.id), output)?;
+    let (conversation, conversations) = match args.conversations.as_slice() {
+        [one] => (Some(one.clone()), Vec::new()),
+        several => (None, several.to_vec()),
+    };
     let params = ContextParams {
+        conversation,
+        conversations,
+        project_path: args.project.clone(),
+        labels: Labels::parse(args.label.iter().map(String::as_str))?,
+        everything: args.everything,
+        exclude: args.exclude.clone(),
         query: args.query.clone(),
         budget: args.budget,
         profile: args.profile.clone(),
@@ -76,12 +99,24 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         thread: args.thread.clone(),
         ..ContextParams::default()
     };
-    let request =
-        ContextRequest { gate_timeout: None, ..service.context_request(&conversation, &params)? };
-    let context = engine.context(&request)?;
-    if args.diff {
-        return diff(engine, &request, &context, output);
-    }
+    let subject = service.context_subject(&params)?;
+    // No worker may be running to finish the jobs that the context waits for.
+    work::catch_up(engine, subject.gated(), output)?;
+    let context = match &subject {
+        ContextSubject::Conversation(conversation) => {
+            let request = service.context_request(conversation, &params)?;
+            let request = ContextRequest { gate_timeout: None, ..request };
+            let context = engine.context(&request)?;
+            if args.diff {
+                return diff(engine, &request, &context, output);
+            }
+            context
+        }
+        ContextSubject::Scope(_) if args.diff => {
+            return Err(CliError::Usage("--diff is for one conversation, not for a scope".into()));
+        }
+        ContextSubject::Scope(_) => service.context(&subject, &params)?,
+    };
     if output.json || args.format == OutputFormat::Json {
         return Ok(Output::new(true).show(&ContextView::of(&context), |_| Ok(()))?);
     }
@@ -93,7 +128,13 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     match args.format {
         OutputFormat::Messages => Ok(Output::new(true).show(&chat_messages(&context), |_| Ok(()))?),
         OutputFormat::Markdown | OutputFormat::Json => {
-            Ok(io::stdout().lock().write_all(context.markdown().as_bytes())?)
+            let markdown = context.markdown();
+            // A program gets the exact context, a terminal what is safe to print.
+            match io::stdout().is_terminal() {
+                true => stdout().write_all(markdown.as_bytes())?,
+                false => io::stdout().lock().write_all(markdown.as_bytes())?,
+            }
+            Ok(())
         }
     }
 }
@@ -176,8 +217,12 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
     let percent = 100.0 * f64::from(*tokens) / f64::from((*budget).max(1));
     let (tokens, budget) = (grouped((*tokens).into()), grouped((*budget).into()));
     writeln!(out, "{}", paint(BOLD, format!("{tokens} of {budget} tokens ({percent:.0}%)")))?;
-    let threads = if thread == "*" { "all threads".into() } else { format!("thread {thread}") };
-    print_dim(out, "", &format!("profile {profile} · {threads} · tokenizer {tokenizer}"))?;
+    let subject = match (&receipt.scope, thread.as_str()) {
+        (Some(scope), _) => scope.clone(),
+        (None, "*") => "all threads".into(),
+        (None, thread) => format!("thread {thread}"),
+    };
+    print_dim(out, "", &format!("profile {profile} · {subject} · tokenizer {tokenizer}"))?;
     let query = receipt.query.as_ref();
     let query = query.map_or_else(|| "standing context".into(), |text| format!("query: {text}"));
     let turn = receipt.as_of.map_or_else(String::new, |turn| format!("as of turn {turn} · "));
@@ -211,7 +256,10 @@ fn fact(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
 /// Groups items that can share a line: consecutive messages with the same reason.
 fn runs(items: &[ReceiptItem]) -> Vec<&[ReceiptItem]> {
     let continues = |one: &ReceiptItem, next: &ReceiptItem| {
-        let is_adjacent_kind = one.level == 0 && next.level == 0 && one.section == next.section;
+        let is_adjacent_kind = one.level == 0
+            && next.level == 0
+            && one.section == next.section
+            && one.conversation == next.conversation;
         let same = one.reason == next.reason
             && one.detail == next.detail
             && one.score == 0.0
@@ -239,7 +287,10 @@ fn cells(run: &[ReceiptItem]) -> [(Style, String); 7] {
     };
     [
         unstyled(if first.level == 0 { "·".to_owned() } else { first.level.to_string() }),
-        unstyled(messages(first.from, last.until)),
+        unstyled(match &first.conversation {
+            Some(slug) if first.until == first.from => slug.clone(),
+            _ => messages(first.from, last.until),
+        }),
         unstyled(detail),
         unstyled(first.reason.as_str().to_owned()),
         unstyled(score),
@@ -274,6 +325,10 @@ fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
                 reason.as_str()
             ));
         }
+    }
+    for session in receipt.sessions.iter().filter(|session| session.omitted > 0) {
+        let omitted = count(session.omitted.into(), "message");
+        parts.push(format!("{omitted} of {} (no room)", session.slug));
     }
     if receipt.hits_left_out > 0 {
         parts.push(format!("{} (no room)", count(receipt.hits_left_out.into(), "hit")));

@@ -1,4 +1,4 @@
-//! `treering doctor`: checks settings, store, index and models. Changes nothing.
+//! `treering doctor`: checks settings, store, index, models and the agents' hooks. Changes nothing.
 
 use std::path::Path;
 
@@ -10,10 +10,12 @@ use treering_core::{ChatModel, Embedder, JobState, Meter, ProviderError, RetryAd
 use treering_engine::{Engine, Query};
 
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, print_text, size};
-use super::{CliError, Global};
+use super::{CliError, Global, agents};
+use treering::capture::CheckpointFolder;
 use treering::config::{FILE, Origin, Settings};
 use treering::models::{EXTRACTIVE, own_prompts};
 use treering::{EmbeddedStore, Models, ProviderOptions};
+use treering_server::agents::{AgentHealth, CodingAgent, Deletion};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -22,7 +24,10 @@ Examples:
   treering doctor --offline
 
 Doctor sends each configured model one tiny request, and its cost counts toward your spending.
-It sends nothing else over the network and changes no data.")]
+It sends nothing else over the network and changes no data.
+
+It also compares the transcripts of connected agents with the store, and says when Claude Code
+deletes those that are not stored.")]
 pub(super) struct Args {
     /// Skip the checks that call a model
     #[arg(long)]
@@ -108,6 +113,7 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
         format!("{} set, all others at their defaults", count(set as u64, "value")),
     )];
     let settings = loaded.settings;
+    checks.extend(capture(&home));
     checks.extend(prompts(&home, &settings));
     let configured = ConfiguredModels::of(&settings);
     let engine = store(&home, global, settings, &mut checks)?;
@@ -120,6 +126,8 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
     if let Some(engine) = &engine {
         checks.push(index(engine, args)?);
         checks.extend(work(engine)?);
+        checks.extend(agents::health(global, engine)?.iter().map(agent));
+        checks.extend(deletion(&home, engine));
         // Checked last, because metered model calls and the replay of the spool write to the
         // store.
         checks.extend(engine.failure().map(|failure| {
@@ -128,6 +136,64 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
         }));
     }
     Ok(checks)
+}
+
+/// Whether the hooks of an agent are there and have captured everything.
+fn agent(health: &AgentHealth) -> Check {
+    let name = "capture";
+    let found = format!("{}: {}", health.agent, agents::captured(health));
+    if let Some(problem) = health.problems.first() {
+        let others = health.problems.iter().skip(1);
+        let also = others.map(|other| format!("; {}", other.found)).collect::<String>();
+        return Check::broken(name, format!("{found}; {}{also}", problem.found), &problem.fix);
+    }
+    match health.behind.is_empty() {
+        true => Check::ok(name, found),
+        false => Check::broken(name, found, agents::catch_up_advice(health)),
+    }
+}
+
+/// The transcripts that Claude Code will delete although they are not stored.
+fn deletion(home: &Path, engine: &Engine) -> Option<Check> {
+    let paths = agents::agent_paths().ok()?;
+    let checkpoints = CheckpointFolder::new(home, engine.tenant());
+    let all = treering_server::agents::transcripts(CodingAgent::ClaudeCode, &paths).len();
+    if all == 0 {
+        return None;
+    }
+    let Deletion { days, transcripts, first } =
+        treering_server::agents::deletion(&paths, &checkpoints);
+    let rule =
+        format!("Claude Code deletes transcripts {} after their last change", count(days, "day"));
+    Some(match first {
+        None => Check::ok("history", format!("{rule}; all {all} are in the memory")),
+        Some(first) => {
+            let found = format!(
+                "{rule}: {transcripts} of {all} are not in the memory, or not completely; the first is deleted on {}",
+                first.to_minute()
+            );
+            let (_, folder) =
+                treering_server::agents::transcript_folder(CodingAgent::ClaudeCode, &paths)?;
+            let fix = format!(
+                "run `treering import {}`, or raise cleanupPeriodDays in {}",
+                folder.display(),
+                paths.claude().join("settings.json").display()
+            );
+            Check::waits("history", found, fix)
+        }
+    })
+}
+
+/// Checks whether capture is paused.
+fn capture(home: &Path) -> Option<Check> {
+    match super::pause::running(home) {
+        Ok(None) => None,
+        Ok(Some(found)) => {
+            let fix = "run `treering resume` to capture again";
+            Some(Check::waits("capture", found, fix))
+        }
+        Err(error) => Some(Check::broken("capture", error.to_string(), "nothing is captured")),
+    }
 }
 
 /// Checks the user's own prompts, which only a model uses.

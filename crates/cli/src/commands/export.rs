@@ -38,7 +38,12 @@ pub(super) fn run(args: &Args, service: &Service) -> Result<(), CliError> {
 }
 
 fn write(out: &mut impl Write, engine: &Engine, chosen: &[ConversationId]) -> Result<(), CliError> {
-    writeln!(out, "{}", jsonl::header()?)?;
+    // Tombstones do not tell which conversation they belong to.
+    let tombstones = match chosen.is_empty() {
+        true => engine.tombstones()?,
+        false => treering_core::TombstoneSet::default(),
+    };
+    writeln!(out, "{}", jsonl::header(&tombstones)?)?;
     engine.export(chosen, |item| -> Result<(), CliError> {
         Ok(writeln!(out, "{}", jsonl::line(item)?)?)
     })?;

@@ -21,6 +21,8 @@ Examples:
   treering forget tidewatch --turn 12
   treering forget tidewatch --range 4..9 --yes
   treering forget --author \"Mara Lind\" --yes
+  treering forget --label user=42 --yes
+  treering forget --secrets --yes
   treering forget forget-3f9a0c12ab45de67 --allow-return    (lets an import bring it back)")]
 pub(super) struct Args {
     /// The conversation: slug, id, or the first digits of an id; alone, all of it. With
@@ -41,11 +43,18 @@ pub(super) struct Args {
     /// Every message of this author, in the conversation or in all of them
     #[arg(long, value_name = "NAME", group = "part")]
     author: Option<String>,
+    /// Every secret, such as API keys, tokens and passwords, in the conversation or in all of them;
+    /// the rest of each message stays
+    #[arg(long, group = "part")]
+    secrets: bool,
     /// Every conversation in this folder or below it
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["conversation", "part"])]
     project: Option<String>,
+    /// Every conversation with this label
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["conversation", "part", "project"])]
+    label: Option<String>,
     /// Every conversation of the tenant
-    #[arg(long, conflicts_with_all = ["conversation", "part", "project"])]
+    #[arg(long, conflicts_with_all = ["conversation", "part", "project", "label"])]
     everything: bool,
     /// Leave no tombstones, so that a later import may bring it back. With the id of an audit
     /// record, remove its tombstones
@@ -55,7 +64,7 @@ pub(super) struct Args {
     #[arg(long)]
     fast: bool,
     /// Erase the bytes that earlier forgets left in the files of the store
-    #[arg(long, conflicts_with_all = ["conversation", "part", "project", "everything"])]
+    #[arg(long, conflicts_with_all = ["conversation", "part", "project", "label", "everything"])]
     scrub: bool,
     /// Forget without another question
     #[arg(long)]
@@ -96,6 +105,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         thread: args.thread.clone(),
         author: args.author.clone(),
         project: args.project.clone(),
+        label: args.label.clone(),
+        secrets: args.secrets,
         everything: args.everything,
         allow_return: args.allow_return,
         fast: args.fast,
@@ -122,7 +133,7 @@ fn is_record(reference: &str) -> bool {
 }
 
 fn scrub(service: &Service, output: &Output) -> Result<(), CliError> {
-    let report = service.engine().scrub()?;
+    let report = service.scrub()?;
     let view = ScrubView {
         erased: report.pending.is_none(),
         pending: report.pending,
@@ -138,8 +149,12 @@ fn scrub(service: &Service, output: &Output) -> Result<(), CliError> {
     Ok(())
 }
 
-fn describe_preview(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
-    writeln!(out, "{} {}", paint(BOLD, "Would go:"), describe(&view.erased))?;
+pub(super) fn describe_preview(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
+    let heading = match view.target.as_str() {
+        "secrets" => "Secrets would be masked in:",
+        _ => "Would go:",
+    };
+    writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased))?;
     for conversation in &view.conversations {
         let slug = conversation.slug.as_deref().unwrap_or(&conversation.id);
         match conversation.removed {
@@ -153,8 +168,12 @@ fn describe_preview(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
     describe_copies(out, &view.copies, "deleted with it")
 }
 
-fn describe_report(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
-    writeln!(out, "{} {}", paint(BOLD, "Forgotten:"), describe(&view.erased))?;
+pub(super) fn describe_report(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
+    let heading = match view.target.as_str() {
+        "secrets" => "Secrets masked in:",
+        _ => "Forgotten:",
+    };
+    writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased))?;
     for node in view.conversations.iter().flat_map(|it| &it.rewritten) {
         let new = node.new_id.as_deref().unwrap_or("not written yet");
         writeln!(out, "  rewritten: {} → {new} (level {})", node.old_id, node.level)?;

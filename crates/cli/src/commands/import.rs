@@ -1,14 +1,16 @@
 //! `treering import`: imports transcripts. Importing the same file again adds nothing.
 
 use std::io::{self, Read as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use treering_core::Timestamp;
 
 use super::output::{BOLD, DIM, GOOD, Output, count, paint, print_dim, print_text};
+use super::pause::pauses;
 use super::work::catch_up;
 use super::{CliError, local_time, seal_index};
+use treering::capture::CheckpointFolder;
 use treering::import::{FileReport, ImportOptions, ImportReport, Importer, SlugChange};
 use treering::importers::Format;
 use treering_engine::Engine;
@@ -18,13 +20,14 @@ use treering_server::service::Service;
 #[command(after_help = "\
 Examples:
   treering import ~/.claude/projects
-  treering import conversations.json --format chatgpt --dry-run
+  treering import chatgpt-export.zip --dry-run
   treering import transcripts/ --since 2026-01-01
+  treering import notes.md --date 2025-11-03
 
 Importing the same source again adds only what is new. A source that cannot be read is reported, and
 the others are imported.")]
 pub(super) struct Args {
-    /// Files or folders; `-` is standard input
+    /// Files, folders or `.zip` exports; `-` is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The format of the files [default: detected from their content]
@@ -36,9 +39,25 @@ pub(super) struct Args {
     /// Skip conversations that ended before this date; all others are imported whole
     #[arg(long, value_name = "DATE", value_parser = local_time::parse)]
     since: Option<Timestamp>,
+    /// The time of entries without one [default: the date in the file's name, or its last change]
+    #[arg(long, value_name = "DATE", value_parser = local_time::parse)]
+    date: Option<Timestamp>,
+    /// Also import what was said while capture was paused
+    #[arg(long)]
+    include_paused: bool,
     /// Leave the summaries to a worker (`treering work`)
     #[arg(long)]
     no_tree: bool,
+}
+
+impl Args {
+    /// Imports a folder with the default options.
+    pub(super) fn of_folder(folder: PathBuf) -> Self {
+        let paths = vec![folder];
+        let (format, since, date) = (None, None, None);
+        let (dry_run, include_paused, no_tree) = (false, false, false);
+        Self { paths, format, dry_run, since, date, include_paused, no_tree }
+    }
 }
 
 /// Parses a format, and lists all of them in the help and in errors.
@@ -94,9 +113,25 @@ impl FileView {
     }
 }
 
-pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(
+    args: &Args,
+    home: &Path,
+    service: &Service,
+    output: &Output,
+) -> Result<(), CliError> {
     let engine = service.engine();
-    let options = ImportOptions { format: args.format, dry_run: args.dry_run, since: args.since };
+    let pauses = match args.include_paused {
+        true => Vec::new(),
+        false => pauses(home)?,
+    };
+    let options = ImportOptions {
+        format: args.format,
+        dry_run: args.dry_run,
+        since: args.since,
+        date: args.date,
+        pauses,
+        checkpoints: Some(CheckpointFolder::new(home, engine.tenant())),
+    };
     let runner = Importer { engine, options };
     let mut report = ImportReport::default();
     let (standard_input, paths): (Vec<_>, Vec<_>) =
@@ -106,7 +141,9 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         io::stdin().lock().read_to_string(&mut text)?;
         report.files.push(runner.text("standard input", text)?);
     }
-    let files = Importer::files(&paths);
+    let scan = output.counter("scanning");
+    let files = Importer::find_files(&paths, || scan.inc(1));
+    scan.finish_and_clear();
     let bar = output.progress(files.len() as u64, "importing");
     report.files.extend(runner.run(&files, |_| bar.inc(1))?.files);
     bar.finish_and_clear();

@@ -1,5 +1,6 @@
-//! `treering install` and `treering uninstall`: edit an agent's configuration files. They never
-//! write without consent, and keep the original of each file beside it.
+//! `treering install` and `treering uninstall`: edit the configuration files of agents. They never
+//! write without consent, keep the original of each file beside it, and change all files of a run or
+//! none.
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -8,29 +9,50 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use similar::TextDiff;
 
-use super::output::{BAD, BOLD, DIM, GOOD, Output, paint};
-use super::{CliError, Global};
-use treering_server::agents::{AgentPaths, CodingAgent, EditError, FileChange, Program, changes};
+use super::agents::{agent_paths, program};
+use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, size};
+use super::{CliError, Global, import};
+use treering::capture::CheckpointFolder;
+use treering_core::TenantId;
+use treering_server::agents::{
+    AgentPaths, CodingAgent, EditError, FileChange, OwnEntries, changes, note_installed,
+    transcript_folder, transcripts,
+};
+
+mod files;
+
+use files::{BackupAction, Planned, backup, write_all};
+
+/// The speed of an import on two cores, measured by `cargo bench --bench histories`.
+const IMPORT_BYTES_PER_SECOND: u64 = 8_000_000;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  treering install                      every agent that is there
   treering install claude-code --dry-run
   treering install claude-code
   treering uninstall claude-code
 
 The command shows the changes to each file and asks before it writes them. While Treering is
-installed, the original of each file is kept beside it as NAME.treering.bak.")]
+installed, the original of each file is kept beside it as NAME.treering.bak. Either all files are
+changed, or none.")]
 pub(super) struct Args {
-    /// The agent to connect or disconnect
+    /// The agent to connect or disconnect [default: every agent that is there]
     #[arg(value_enum)]
-    agent: CodingAgent,
+    agent: Option<CodingAgent>,
     /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
     /// Make the changes without asking
     #[arg(long, short)]
     yes: bool,
+    /// Put the command into `treering` entries that you made by hand, and keep their other keys
+    #[arg(long)]
+    merge: bool,
+    /// Import the transcripts that the agent has on disk, without asking
+    #[arg(long)]
+    import: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,29 +61,14 @@ pub(super) enum InstallAction {
     Uninstall,
 }
 
-/// A planned change to a file.
-struct Planned {
-    path: PathBuf,
-    before: Option<String>,
-    /// `None` deletes the file.
-    after: Option<String>,
-    backup: BackupAction,
-}
-
-/// The effect on the backup, which holds the file as it was before Treering was installed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BackupAction {
-    /// The current file becomes the backup.
-    Create,
-    Keep,
-    Delete,
-}
-
 #[derive(Serialize)]
 struct View {
+    agent: String,
     path: PathBuf,
     /// `created`, `changed`, `removed` or `unchanged`.
     action: &'static str,
+    /// Entries for Treering that you made by hand. They are kept.
+    own_entries: Vec<String>,
     diff: String,
 }
 
@@ -71,53 +78,125 @@ pub(super) fn run(
     global: &Global,
     output: &Output,
 ) -> Result<(), CliError> {
-    let program = Program { path: std::env::current_exe()?, options: global.repeated() };
-    let planned = changes(args.agent, &agent_paths()?, &program)
-        .iter()
-        .map(|change| plan(change, direction))
-        .collect::<Result<Vec<_>, _>>()?;
-    let views: Vec<View> = planned.iter().map(view).collect();
-    let is_new = planned.iter().any(|file| file.before != file.after);
-    output.show(&views, |out| {
-        for view in &views {
-            writeln!(out, "{} {}", paint(BOLD, view.path.display()), paint(DIM, view.action))?;
-            for line in view.diff.lines().skip(2) {
-                let style = match line.as_bytes().first() {
-                    Some(b'+') => GOOD,
-                    Some(b'-') => BAD,
-                    _ => DIM,
-                };
-                writeln!(out, "  {}", paint(style, line))?;
-            }
+    let paths = agent_paths()?;
+    let agents = chosen(args.agent, direction, &paths)?;
+    let own = if args.merge { OwnEntries::Merge } else { OwnEntries::Keep };
+    let (program, mut planned, mut views) = (program(global)?, Vec::new(), Vec::new());
+    for agent in &agents {
+        for change in changes(*agent, &paths, &program) {
+            let (file, own_entries) = plan(&change, direction, own)?;
+            views.push(view(*agent, &file, own_entries));
+            planned.push(file);
         }
-        Ok(())
-    })?;
-    if args.dry_run || !is_new {
+    }
+    output.show(&views, |out| print(out, &views))?;
+    let is_new = planned.iter().any(|file| file.before != file.after);
+    if args.dry_run {
         return Ok(());
     }
-    if !args.yes && !confirm()? {
-        return Err(CliError::Usage("canceled; no files were changed".into()));
+    if is_new {
+        if !args.yes && !confirm("Change these files? [y/N] ")? {
+            return Err(CliError::Usage("canceled; no files were changed".into()));
+        }
+        write_all(&planned)?;
+        output.note(match direction {
+            InstallAction::Install => "done; restart the agent to load Treering",
+            InstallAction::Uninstall => "done; captured conversations stay in the store",
+        });
     }
-    for file in &planned {
-        write(file)?;
-    }
-    output.note(match direction {
-        InstallAction::Install => "done; restart the agent to load Treering",
-        InstallAction::Uninstall => "done; captured conversations stay in the store",
-    });
-    if let (InstallAction::Install, Some(rest)) = (direction, args.agent.post_install_note()) {
-        output.note(rest);
+    for agent in agents {
+        let is_installed = direction == InstallAction::Install;
+        let noted = note_installed(&global.home()?, agent, is_installed);
+        noted.map_err(|error| CliError::File(global.home().unwrap_or_default(), error))?;
+        if is_installed {
+            if let Some(rest) = agent.post_install_note().filter(|_| is_new) {
+                output.note(rest);
+            }
+            offer_import(args, agent, &paths, global, output)?;
+        }
     }
     Ok(())
 }
 
-fn agent_paths() -> Result<AgentPaths, CliError> {
-    let home = etcetera::home_dir()
-        .map_err(|_| CliError::Usage("no home folder found; set HOME".into()))?;
-    let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    let (config, claude, codex) =
-        (folder("XDG_CONFIG_HOME"), folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"));
-    Ok(AgentPaths { home, config, claude, codex })
+/// The agent that was named, or every agent that is there.
+fn chosen(
+    named: Option<CodingAgent>,
+    direction: InstallAction,
+    paths: &AgentPaths,
+) -> Result<Vec<CodingAgent>, CliError> {
+    if let Some(agent) = named {
+        return Ok(vec![agent]);
+    }
+    let agents = CodingAgent::ALL.into_iter();
+    let found: Vec<CodingAgent> = match direction {
+        InstallAction::Install => agents.filter(|agent| agent.is_there(paths)).collect(),
+        InstallAction::Uninstall => agents.collect(),
+    };
+    if found.is_empty() {
+        let names = CodingAgent::ALL.map(|agent| agent.to_string()).join(", ");
+        let error = format!("no agent found in {}; name one of {names}", paths.home.display());
+        return Err(CliError::Usage(error));
+    }
+    Ok(found)
+}
+
+/// Offers to import the transcripts that are not stored yet, because agents delete them.
+fn offer_import(
+    args: &Args,
+    agent: CodingAgent,
+    paths: &AgentPaths,
+    global: &Global,
+    output: &Output,
+) -> Result<(), CliError> {
+    let Some((_, folder)) = transcript_folder(agent, paths) else { return Ok(()) };
+    let tenant = TenantId::new(global.load()?.settings.tenant)?;
+    let checkpoints = CheckpointFolder::new(&global.home()?, &tenant);
+    let mut found = transcripts(agent, paths);
+    found.retain(|transcript| checkpoints.load(transcript.format, &transcript.path).is_none());
+    if found.is_empty() {
+        return Ok(());
+    }
+    let sizes = found.iter().filter_map(|it| fs::metadata(&it.path).ok()).map(|it| it.len());
+    let bytes: u64 = sizes.sum();
+    let seconds = bytes / IMPORT_BYTES_PER_SECOND;
+    let time = match seconds {
+        0..=1 => "a second".to_owned(),
+        2..=90 => format!("{seconds} seconds"),
+        _ => format!("{} minutes", seconds.div_ceil(60)),
+    };
+    let number = count(found.len() as u64, "transcript");
+    let offer =
+        format!("{agent} has {number} on disk that are not stored ({}, about {time})", size(bytes));
+    let can_ask = io::stdin().is_terminal() && !args.yes && !output.json;
+    if args.import || (can_ask && confirm(&format!("{offer}. Import them now? [y/N] "))?) {
+        return import::run(
+            &import::Args::of_folder(folder),
+            &global.home()?,
+            &global.open()?,
+            output,
+        );
+    }
+    output.note(&format!("{offer}; to import them, run `treering import {}`", folder.display()));
+    Ok(())
+}
+
+fn print(out: &mut dyn io::Write, views: &[View]) -> io::Result<()> {
+    for view in views {
+        writeln!(out, "{} {}", paint(BOLD, view.path.display()), paint(DIM, view.action))?;
+        for line in view.diff.lines().skip(2) {
+            let style = match line.as_bytes().first() {
+                Some(b'+') => GOOD,
+                Some(b'-') => BAD,
+                _ => DIM,
+            };
+            writeln!(out, "  {}", paint(style, line))?;
+        }
+        for entry in &view.own_entries {
+            let kept = format!("you made {entry} by hand: it is kept; --merge updates its command");
+            writeln!(out, "  {}", paint(DIM, kept))?;
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Option<String>, CliError> {
@@ -128,50 +207,84 @@ fn read(path: &Path) -> Result<Option<String>, CliError> {
     }
 }
 
-fn plan(change: &FileChange, direction: InstallAction) -> Result<Planned, CliError> {
-    // A symbolic link stays a link: the change goes to its target.
-    let path = fs::canonicalize(&change.path).unwrap_or_else(|_| change.path.clone());
+/// The file that a path names. A symbolic link stays a link, also if its target does not exist yet:
+/// the change goes to the target.
+fn target(path: &Path) -> PathBuf {
+    let mut path = path.to_path_buf();
+    // Longer chains are loops.
+    for _ in 0..40 {
+        let Ok(link) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    fs::canonicalize(&path).unwrap_or(path)
+}
+
+/// Plans the change to a file. Returns the entries that a person made, too.
+fn plan(
+    change: &FileChange,
+    direction: InstallAction,
+    own: OwnEntries,
+) -> Result<(Planned, Vec<String>), CliError> {
+    const MARK: &str = "\u{feff}";
+    let path = target(&change.path);
     let at = |error: EditError| CliError::Usage(format!("{}: {error}", path.display()));
     let before = read(&path)?;
-    let text = before.as_deref().unwrap_or_default();
-    let without = change.revert(text).map_err(at)?;
-    if direction == InstallAction::Install {
-        let after = Some(change.apply(text).map_err(at)?);
-        let backup = match before {
-            // A backup of a file that no longer exists is stale.
-            None => BackupAction::Delete,
-            Some(_) if without == text => BackupAction::Create,
-            Some(_) => BackupAction::Keep,
-        };
-        return Ok(Planned { path, before, after, backup });
-    }
-    if without == text {
-        return Ok(Planned { path, after: before.clone(), before, backup: BackupAction::Keep });
-    }
-    // If the file is otherwise unedited, restore the backup byte for byte, or delete the file
-    // if Treering created it.
-    let kept = read(&backup(&path))?;
-    let original = kept.as_deref().unwrap_or_default();
-    let is_as_left =
-        change.apply(original).and_then(|put| change.revert(&put)).is_ok_and(|it| it == without);
-    let after = match is_as_left {
-        true => kept,
-        false => (!without.trim().is_empty()).then_some(without),
+    // A byte order mark stays where it is.
+    let (mark, text) = match before.as_deref().unwrap_or_default() {
+        text if text.starts_with(MARK) => text.split_at(MARK.len()),
+        text => ("", text),
     };
-    Ok(Planned { path, before, after, backup: BackupAction::Delete })
+    let own_entries = match own {
+        OwnEntries::Keep => change.own_entries(text),
+        OwnEntries::Merge => Vec::new(),
+    };
+    let without = change.revert(text).map_err(at)?;
+    let is_in = without != text;
+    let kept = read(&backup(&path))?;
+    let (after, backup) = match direction {
+        InstallAction::Install => {
+            let after = Some(change.apply(text, own).map_err(at)?);
+            let backup = match before {
+                // A backup of a file that no longer exists is stale.
+                None => BackupAction::Delete,
+                Some(_) if !is_in || kept.is_none() => BackupAction::Create,
+                Some(_) => BackupAction::Keep,
+            };
+            (after, backup)
+        }
+        InstallAction::Uninstall => {
+            // If the file is otherwise unedited, restore the backup byte for byte, or delete the
+            // file if Treering created it.
+            let original = kept.as_deref().map(|kept| kept.trim_start_matches(MARK));
+            let original = original.unwrap_or_default();
+            let is_as_left = [OwnEntries::Keep, OwnEntries::Merge].into_iter().any(|own| {
+                change.apply(original, own).is_ok_and(|put| put == text)
+                    || change
+                        .apply(original, own)
+                        .and_then(|put| change.revert(&put))
+                        .is_ok_and(|it| it == without && is_in)
+            });
+            let is_clean = change.revert(original).is_ok_and(|reverted| reverted == original);
+            match (is_as_left && is_clean && (is_in || kept.is_some()), is_in) {
+                (true, _) => {
+                    let plain = kept.map(|kept| kept.trim_start_matches(MARK).to_owned());
+                    (plain, BackupAction::Delete)
+                }
+                (false, true) => {
+                    ((!without.trim().is_empty()).then_some(without), BackupAction::Delete)
+                }
+                (false, false) => {
+                    let unchanged = before.is_some().then(|| text.to_owned());
+                    (unchanged, BackupAction::Keep)
+                }
+            }
+        }
+    };
+    let after = after.map(|after| format!("{mark}{after}"));
+    Ok((Planned { path, before, after, backup }, own_entries))
 }
 
-fn backup(path: &Path) -> PathBuf {
-    sibling_path(path, ".treering.bak")
-}
-
-fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(suffix);
-    path.with_file_name(name)
-}
-
-fn view(file: &Planned) -> View {
+fn view(agent: CodingAgent, file: &Planned, own_entries: Vec<String>) -> View {
     let (before, after) =
         (file.before.as_deref().unwrap_or_default(), file.after.as_deref().unwrap_or_default());
     let action = match (&file.before, &file.after) {
@@ -185,60 +298,16 @@ fn view(file: &Planned) -> View {
         .context_radius(2)
         .header("before", "after")
         .to_string();
-    View { path: file.path.clone(), action, diff }
+    View { agent: agent.to_string(), path: file.path.clone(), action, own_entries, diff }
 }
 
-fn confirm() -> Result<bool, CliError> {
+fn confirm(question: &str) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
         let error = "cannot ask for confirmation without a terminal; pass --yes to confirm";
         return Err(CliError::Usage(error.into()));
     }
-    write!(io::stderr(), "Change these files? [y/N] ")?;
+    write!(io::stderr(), "{question}")?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-/// Replaces or deletes the file, keeps its permissions, and updates its backup.
-fn write(file: &Planned) -> Result<(), CliError> {
-    let at = |error| CliError::File(file.path.clone(), error);
-    if file.before == file.after {
-        return Ok(());
-    }
-    if let Some(folder) = file.path.parent() {
-        fs::create_dir_all(folder).map_err(at)?;
-    }
-    let kept = backup(&file.path);
-    if let (Some(before), BackupAction::Create) = (&file.before, file.backup) {
-        replace(&kept, before, &file.path).map_err(at)?;
-    }
-    match &file.after {
-        Some(after) => replace(&file.path, after, &file.path).map_err(at)?,
-        None => fs::remove_file(&file.path).map_err(at)?,
-    }
-    match file.backup {
-        BackupAction::Delete if kept.exists() => fs::remove_file(&kept).map_err(at),
-        _ => Ok(()),
-    }
-}
-
-/// Replaces a file atomically. The new file has the permissions of `model` from the moment it
-/// exists.
-fn replace(path: &Path, text: &str, model: &Path) -> io::Result<()> {
-    let new = sibling_path(path, ".treering.new");
-    // A file left behind by an interrupted run may have other permissions.
-    drop(fs::remove_file(&new));
-    let rights = fs::metadata(model).ok().map(|found| found.permissions());
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    if let Some(rights) = &rights {
-        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-        options.mode(rights.mode());
-    }
-    options.open(&new)?.write_all(text.as_bytes())?;
-    if let Some(rights) = rights {
-        fs::set_permissions(&new, rights)?;
-    }
-    fs::rename(&new, path)
 }

@@ -31,7 +31,7 @@ pub(super) struct Rename {
 
 pub(super) fn rename(args: &Rename, service: &Service, output: &Output) -> Result<(), CliError> {
     let before = service.engine().find(&args.conversation)?;
-    let request = ChangeRequest { title: Some(args.title.clone()), state: None };
+    let request = ChangeRequest { title: Some(args.title.clone()), ..Default::default() };
     let renamed = service.change(&args.conversation, &request)?;
     show(&renamed, &format!("was renamed from {}", before.slug), output)
 }
@@ -42,7 +42,7 @@ pub(super) fn set(
     service: &Service,
     output: &Output,
 ) -> Result<(), CliError> {
-    let request = ChangeRequest { title: None, state: Some(state.into()) };
+    let request = ChangeRequest { state: Some(state.into()), ..Default::default() };
     let changed = service.change(&args.conversation, &request)?;
     catch_up(service.engine(), changed.id.parse().ok(), output)?;
     show(&changed, &format!("is now {state}"), output)

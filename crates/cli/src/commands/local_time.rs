@@ -1,28 +1,16 @@
-//! Times as people write and read them: in the zone of this machine. JSON stays in UTC.
+//! Times as people write them: in the zone of this machine.
 
 use jiff::Timestamp as Instant;
 use jiff::civil;
 use jiff::tz::TimeZone;
 use treering_core::Timestamp;
 
-/// A time with its zone, such as `2026-03-02 09:41 CET`.
-pub(super) fn local(at: Timestamp) -> String {
-    format(at, "%Y-%m-%d %H:%M %Z")
-}
-
-/// A time of a JSON view, like [`local`].
-pub(super) fn local_of(at: &str) -> String {
-    at.parse().map_or_else(|_| at.to_owned(), local)
-}
+use treering_server::local_time::format_local;
+pub(super) use treering_server::local_time::{local, local_of};
 
 /// The time of day, such as `09:41:07`.
 pub(super) fn local_clock(at: Timestamp) -> String {
-    format(at, "%H:%M:%S")
-}
-
-fn format(at: Timestamp, form: &str) -> String {
-    let instant = Instant::from_microsecond(at.as_micros()).unwrap_or_default();
-    instant.to_zoned(TimeZone::system()).strftime(form).to_string()
+    format_local(at, "%H:%M:%S")
 }
 
 /// Parses a date of the command line. A date without a zone is in the zone of this machine.

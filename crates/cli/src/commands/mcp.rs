@@ -27,7 +27,10 @@ pub(super) fn run(_: &Args, global: &Global) -> Result<(), CliError> {
     let stop_timeout = Duration::from_millis(service.settings().serve.stop_timeout_ms);
     let warmed = service.engine().clone();
     std::thread::spawn(move || warmed.prewarm());
-    let server = McpServer::of(Grant::full_access(service));
+    // Claude Code sets it for the servers that it starts.
+    let session = std::env::var("CLAUDE_CODE_SESSION_ID").ok().filter(|id| !id.is_empty());
+    let session = session.map(|id| mcp::claude_code_session(&id));
+    let server = McpServer::of(Grant::full_access(service)).asked_by(session);
     let ended = super::serve::run_async(async {
         tokio::select! {
             ended = mcp::serve_stdio(server) => ended.map_err(CliError::Usage),

@@ -1,6 +1,8 @@
 //! The command line, one file per command. Each command builds its result as a value before it
 //! prints anything, so that people and `--json` see the same data.
 
+mod agents;
+mod amend;
 mod append;
 mod backup;
 mod chat;
@@ -19,14 +21,17 @@ mod hook;
 mod import;
 mod install;
 mod jobs;
+mod label;
 mod lifecycle;
 mod local_time;
 mod logs;
 mod mcp;
 mod output;
+mod pause;
 mod policy;
 mod reindex;
 mod restore;
+mod retain;
 mod search;
 mod serve;
 mod sessions;
@@ -52,6 +57,7 @@ use etcetera::AppStrategy as _;
 use treering_core::{ConversationState, TenantId};
 use treering_engine::Engine;
 
+use install::InstallAction;
 use output::Output;
 use treering::config::{LoadedSettings, Settings, SettingsError};
 use treering::importers::ImportError;
@@ -137,6 +143,10 @@ enum Command {
     Uninstall(install::Args),
     /// Capture a conversation from an agent's hook
     Hook(hook::Args),
+    /// Stop capturing what agents say, for a time or until `resume`
+    Pause(pause::Args),
+    /// Capture again after `pause`
+    Resume(pause::ResumeArgs),
     /// Start the HTTP server: JSON API, events, metrics and MCP
     Serve(serve::Args),
     /// Create, list and revoke access tokens for other machines
@@ -147,7 +157,7 @@ enum Command {
     Logs(logs::Args),
     /// Follow new turns and nodes live, with the changes they make to the context
     Tail(tail::Args),
-    /// Show which jobs the next context of a conversation would wait for
+    /// Show which jobs the next context would wait for, and whether agents are captured
     Status(status::Args),
     /// Show or set when the windows and groups of a conversation seal
     Policy(policy::Args),
@@ -159,8 +169,16 @@ enum Command {
     Archive(lifecycle::ConversationArg),
     /// Reopen a closed or archived conversation
     Reopen(lifecycle::ConversationArg),
-    /// Erase content for good: a message, a turn, a conversation, an author, a project
+    /// Set, remove or list the labels of a conversation
+    Label(label::Args),
+    /// Replace the text of a message; the earlier text stays in its history
+    Edit(amend::EditArgs),
+    /// Mark a message as wrong, so that it is never handed out as true
+    Correct(amend::CorrectArgs),
+    /// Erase content for good: a message, a turn, a conversation, an author, a project, a label
     Forget(Box<forget::Args>),
+    /// Forget conversations that are older than the retention rules allow
+    Retain(retain::Args),
     /// List what was forgotten, without its content
     Audit(forget::AuditArgs),
     /// Export conversations as JSON lines that `import` reads back without loss
@@ -173,8 +191,8 @@ enum Command {
     Stats(stats::Args),
     /// Check the integrity of everything stored; exit with 1 if there are problems
     Verify(verify::Args),
-    /// Check settings, store, index and models, and suggest fixes; exit with 1 if anything is
-    /// broken
+    /// Check settings, store, index, models and agents, and suggest fixes; exit with 1 if anything
+    /// is broken
     Doctor(doctor::Args),
     /// Measure retrieval quality on data sets
     Eval(eval::Args),
@@ -263,29 +281,30 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     let global = &cli.global;
+    let set_state = |args: &_, state| lifecycle::set(args, state, &global.open()?, output);
     match cli.command {
         Command::Demo(args) => demo::run(&args, output),
         Command::Completions(args) => completions::run(&args),
         Command::Doctor(args) => doctor::run(&args, global, output),
         Command::Eval(args) => eval::run(&args, &global.eval()?, output),
         Command::Config(args) => config::run(&args, global, output),
-        Command::Import(args) => import::run(&args, &global.open()?, output),
+        Command::Import(args) => import::run(&args, &global.home()?, &global.open()?, output),
+        Command::Pause(args) => pause::run(&args, global, output),
+        Command::Resume(args) => pause::resume(&args, global, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
         Command::Create(args) => create::run(&args, &global.open()?, output),
         Command::Sessions(args) => sessions::run(&args, &global.open()?, output),
         Command::Tail(args) => tail::run(&args, &global.open()?, output),
         Command::Show(args) => show::run(&args, &global.open()?, output),
         Command::Rename(args) => lifecycle::rename(&args, &global.open()?, output),
-        Command::Close(args) => {
-            lifecycle::set(&args, ConversationState::Closed, &global.open()?, output)
-        }
-        Command::Archive(args) => {
-            lifecycle::set(&args, ConversationState::Archived, &global.open()?, output)
-        }
-        Command::Reopen(args) => {
-            lifecycle::set(&args, ConversationState::Open, &global.open()?, output)
-        }
+        Command::Close(args) => set_state(&args, ConversationState::Closed),
+        Command::Archive(args) => set_state(&args, ConversationState::Archived),
+        Command::Reopen(args) => set_state(&args, ConversationState::Open),
+        Command::Label(args) => label::run(&args, &global.open()?, output),
+        Command::Edit(args) => amend::edit(&args, &global.open()?, output),
+        Command::Correct(args) => amend::correct(&args, &global.open()?, output),
         Command::Forget(args) => forget::run(&args, &global.open()?, output),
+        Command::Retain(args) => retain::run(&args, &global.open()?, output),
         Command::Audit(args) => forget::audit(&args, &global.open()?, output),
         Command::Export(args) => export::run(&args, &global.open()?),
         Command::Backup(args) => backup::run(&args, &global.open()?, output),
@@ -312,18 +331,14 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
-        Command::Install(args) => {
-            install::run(&args, install::InstallAction::Install, global, output)
-        }
-        Command::Uninstall(args) => {
-            install::run(&args, install::InstallAction::Uninstall, global, output)
-        }
+        Command::Install(args) => install::run(&args, InstallAction::Install, global, output),
+        Command::Uninstall(args) => install::run(&args, InstallAction::Uninstall, global, output),
         Command::Hook(args) => hook::run(&args, global, output),
         Command::Serve(args) => serve::run(&args, global, output),
         Command::Token(args) => token::run(args, global, output),
         Command::Mcp(args) => mcp::run(&args, global),
         Command::Logs(args) => logs::run(&args, &global.open()?, output),
-        Command::Status(args) => status::run(&args, &global.open()?, output),
+        Command::Status(args) => status::run(&args, global, &global.open()?, output),
         Command::Policy(args) => policy::run(&args, &global.open()?, output),
     }
 }
@@ -403,6 +418,8 @@ impl Global {
             work: (&settings.work).into(),
             spend: (&settings.spend).into(),
             search: (&settings.search).into(),
+            exclusions: (&settings.capture).into(),
+            recall: (&settings.recall).into(),
         };
         let engine = treering::open_engine_with_models(&self.home()?, options, models)?;
         engine.open_warnings().iter().for_each(|warning| Output::new(self.json).warn(warning));
@@ -428,9 +445,16 @@ impl Global {
         // The unknown tenant is the one in the settings, which `--tenant` may override.
         let unknown = self.tenant.is_none().then(|| Spool::for_unknown_tenant(&home));
         for spool in [Spool::for_tenant(&home, engine.tenant())].into_iter().chain(unknown) {
-            if let Err(error) = spool.replay(engine) {
-                Output::new(self.json)
-                    .note(&format!("cannot store the spooled captures yet: {error}"));
+            let output = Output::new(self.json);
+            match spool.replay(engine) {
+                Ok(report) => {
+                    for reason in report.refused {
+                        output.note(&format!("a capture cannot be stored: {reason}"));
+                    }
+                }
+                Err(error) => {
+                    output.note(&format!("cannot store the spooled captures yet: {error}"));
+                }
             }
         }
         Ok(())

@@ -2,11 +2,14 @@
 
 use std::io::{self, Write};
 
-use treering_core::Timestamp;
+use treering_core::{Label, Timestamp};
 
 use super::CliError;
+use super::label::of_flags;
 use super::local_time::{self, local_of};
-use super::output::{BOLD, DIM, MATCH, Output, paint, print_dim, print_text};
+use super::output::{
+    BOLD, DIM, MATCH, MAX_NAME, Output, fit, paint, print_dim, print_text, short_path,
+};
 use treering_server::service::requests::{RoleName, SearchRequest, StateName};
 use treering_server::service::{SearchAnswer, Service};
 use treering_server::views::{FoundView, HitView};
@@ -33,9 +36,21 @@ pub(super) struct Args {
     /// project path [default with no value: the current folder]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
     project: Option<String>,
-    /// Search only conversations in this state; can be repeated
+    /// Search only conversations with this label, such as source=codex; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    label: Vec<Label>,
+    /// Search only conversations in this state; can be repeated [default: open and closed]
     #[arg(long, value_enum, value_name = "STATE")]
     state: Vec<StateName>,
+    /// Search archived conversations too
+    #[arg(long)]
+    archived: bool,
+    /// Leave out this conversation, or messages of it, such as tidewatch#40..55; can be repeated
+    #[arg(long, value_name = "CONVERSATION[#A..B]")]
+    exclude: Vec<String>,
+    /// Leave out messages with this role; `tool` includes tool calls; can be repeated
+    #[arg(long, value_enum, value_name = "ROLE")]
+    exclude_role: Vec<RoleName>,
     /// Search only this thread
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
@@ -70,6 +85,9 @@ pub(super) struct Args {
     /// Minimum score of a result, from 0 to 1 [default: 0.02, or 0 with --semantic]
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
+    /// Show each message and tool call, and not one result for each turn
+    #[arg(long)]
+    each_item: bool,
     /// Show how each score is composed
     #[arg(long)]
     explain: bool,
@@ -81,7 +99,13 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         conversations: args.conversations.clone(),
         cwd: args.cwd.clone(),
         project_path: args.project.clone(),
+        labels: of_flags(&args.label)?,
         states: args.state.clone(),
+        archived: args.archived,
+        exclude: args.exclude.clone(),
+        exclude_roles: args.exclude_role.clone(),
+        asked_by: None,
+        each_item: args.each_item,
         thread: args.thread.clone(),
         author: args.author.clone(),
         role: args.role,
@@ -111,13 +135,14 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
 pub(super) fn print(out: &mut dyn Write, hit: &HitView, explain: bool) -> io::Result<()> {
     const INDENT: &str = "     ";
     let kind = match &hit.item {
-        FoundView::Message { idx, role, author, .. } => {
-            format!("{} #{idx}", author.as_deref().unwrap_or(role))
-        }
-        FoundView::Call { call, turn, .. } => format!("{call} (turn {turn})"),
         FoundView::Node { node, .. } => format!("level {} {}", hit.level, short_node(node)),
+        item => name_of(item),
     };
-    let location = format!("{} · {}", hit.slug, local_of(&hit.at));
+    let project = hit.project.as_deref().map(short_path);
+    let origin = [hit.source.clone(), project].into_iter().flatten();
+    let location: Vec<String> =
+        [hit.slug.clone(), local_of(&hit.at)].into_iter().chain(origin).collect();
+    let location = location.join(" · ");
     let score = paint(DIM, format!("{:.2}", hit.score));
     let weak = if hit.weak { " · weak" } else { "" };
     let superseded = hit.superseded_by.as_ref();
@@ -125,6 +150,10 @@ pub(super) fn print(out: &mut dyn Write, hit: &HitView, explain: bool) -> io::Re
     let location = format!("{location}{weak}{superseded}");
     writeln!(out, "{score} {} {}", paint(BOLD, kind), paint(DIM, location))?;
     print_text(out, INDENT, &hit.marked_snippet(&MATCH.to_string(), &format!("{MATCH:#}")))?;
+    if !hit.same_turn.is_empty() {
+        let others = hit.same_turn.iter().map(|other| name_of(&other.item));
+        print_dim(out, INDENT, &format!("also {}", others.collect::<Vec<_>>().join(", ")))?;
+    }
     if explain {
         let parts: Vec<String> =
             hit.parts.iter().map(|part| format!("{} {:.2}", part.signal, part.score)).collect();
@@ -135,6 +164,17 @@ pub(super) fn print(out: &mut dyn Write, hit: &HitView, explain: bool) -> io::Re
         }
     }
     Ok(())
+}
+
+/// The speaker and position of a message, or the name and turn of a tool call.
+fn name_of(item: &FoundView) -> String {
+    match item {
+        FoundView::Message { idx, role, author, .. } => {
+            format!("{} #{idx}", fit(author.as_deref().unwrap_or(role), MAX_NAME))
+        }
+        FoundView::Call { call, turn, .. } => format!("{} (turn {turn})", fit(call, MAX_NAME)),
+        FoundView::Node { node, .. } => short_node(node),
+    }
 }
 
 /// The start of a node's id, which is enough to name it.

@@ -1,19 +1,27 @@
-//! `treering status`: shows the gate of a conversation, its jobs and its spending.
+//! `treering status`: shows the gate of a conversation, its jobs and its spending, and whether the
+//! agents' hooks capture everything.
 
 use std::time::Duration;
 
+use serde::Serialize;
 use treering_core::{ConversationId, GateStatus};
 use treering_engine::Engine;
 
+use super::local_time::local_of;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, print_text};
-use super::{CliError, spend};
+use super::{CliError, Global, agents, spend};
+use treering_server::agents::AgentHealth;
 use treering_server::service::Service;
+use treering_server::views::StatusView;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   treering status              the latest conversation
-  treering status tidewatch --wait")]
+  treering status tidewatch --wait
+
+Status also compares the transcripts of connected agents with the store. It exits with 1 if capture
+is behind, or if a hook is missing, not trusted or failing.")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
@@ -22,15 +30,30 @@ pub(super) struct Args {
     wait: bool,
 }
 
-pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+#[derive(Serialize)]
+struct View {
+    #[serde(flatten)]
+    status: StatusView,
+    /// The agents whose hooks capture into this home.
+    agents: Vec<AgentHealth>,
+}
+
+pub(super) fn run(
+    args: &Args,
+    global: &Global,
+    service: &Service,
+    output: &Output,
+) -> Result<(), CliError> {
     let engine = service.engine();
     let conversation = service.named_or_latest(args.conversation.as_deref())?;
     let gate = match args.wait {
         true => wait(engine, conversation.id)?,
         false => engine.gate(conversation.id)?,
     };
-    let view = service.status_of(&conversation, &gate)?;
-    output.show(&view, |out| {
+    let status = service.status_of(&conversation, &gate)?;
+    let full = View { status, agents: agents::health(global, engine)? };
+    let view = &full.status;
+    output.show(&full, |out| {
         let sign = match (view.clear, view.jobs_failed) {
             _ if view.writes_refused.is_some() => paint(BAD, "✗"),
             (true, 0) => paint(GOOD, "✓"),
@@ -58,12 +81,19 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             let hint = "run `treering update` to rewrite them with";
             print_text(out, "", &format!("{nodes} by the fallback: {hint} {}", view.summarizer))?;
         }
+        if view.capture_paused {
+            let end = view.capture_paused_until.as_deref().map(local_of);
+            let end = end.unwrap_or_else(|| "`treering resume`".into());
+            print_text(out, "", &format!("capture is paused until {end}"))?;
+        }
         if let Some(reason) = &view.writes_refused {
             print_text(out, "", reason)?;
         }
-        spend::print(out, &view.spend)
+        spend::print(out, &view.spend)?;
+        agents::print(out, &full.agents)
     })?;
-    Ok(())
+    let is_healthy = full.agents.iter().all(AgentHealth::is_healthy);
+    if is_healthy { Ok(()) } else { Err(CliError::Reported) }
 }
 
 /// Runs a worker until the gate is clear or the timeout has passed.

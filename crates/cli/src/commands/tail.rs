@@ -10,7 +10,7 @@ use treering_engine::{ContextChange, Event, SystemClock};
 
 use super::CliError;
 use super::local_time::local_clock;
-use super::output::{BAD, BOLD, DIM, GOOD, Output, fit, grouped, pad, paint, width};
+use super::output::{BAD, BOLD, DIM, GOOD, Output, fit, grouped, pad, paint, stdout, width};
 use treering_server::service::Service;
 use treering_server::service::requests::ContextParams;
 use treering_server::views::{EventView, Slugs, conversation_of, kind_of};
@@ -183,7 +183,7 @@ const WHAT: usize = 10;
 
 /// Prints an event: time, slug, event name, and its lines below each other.
 fn print(slug: &str, label: &str, lines: &[String]) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = stdout();
     let time = local_clock(SystemClock.now());
     let max_width = width().saturating_sub(8 + SLUG + WHAT + 6).max(20);
     for (index, line) in lines.iter().enumerate() {

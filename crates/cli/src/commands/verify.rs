@@ -36,6 +36,8 @@ struct View {
     problems: Vec<ProblemView>,
     /// Harmless leftovers.
     leftovers: Vec<String>,
+    /// Nodes that are stale because a message was edited.
+    stale: Vec<String>,
     /// Warnings about data that may be missing.
     warnings: Vec<String>,
 }
@@ -66,6 +68,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         repaired: repaired.trees,
         repaired_vectors: repaired.vectors,
         repaired_store: repaired.store,
+        stale: report.stale.iter().map(ToString::to_string).collect(),
         leftovers: report.leftovers.iter().map(|leftover| leftover.description.clone()).collect(),
         problems: report
             .problems
@@ -96,6 +99,9 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         }
         for leftover in &view.leftovers {
             writeln!(out, "  {leftover} (harmless; remove with --repair)")?;
+        }
+        for stale in &view.stale {
+            writeln!(out, "  {stale}; rewrite it with `treering update`")?;
         }
         for warning in &view.warnings {
             writeln!(out, "{} store: {warning}", paint(WARNING, "!"))?;

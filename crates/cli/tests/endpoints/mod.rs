@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -91,6 +92,8 @@ pub(crate) struct TestServer {
     pub(crate) child: Child,
     pub(crate) address: String,
     pub(crate) agent: ureq::Agent,
+    /// Reads the log all the time: a server whose log nobody reads would stop.
+    log: Option<JoinHandle<std::io::Result<String>>>,
 }
 
 impl TestServer {
@@ -107,6 +110,11 @@ impl TestServer {
 
     fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let log = std::thread::spawn(move || {
+            let mut log = String::new();
+            stderr.read_to_string(&mut log).map(|_| log)
+        });
         let mut text = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         while !text.ends_with("}\n") {
@@ -114,7 +122,8 @@ impl TestServer {
         }
         let ready: Value = serde_json::from_str(&text).unwrap();
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
-        Self { child, address: ready["address"].as_str().unwrap().to_owned(), agent }
+        let address = ready["address"].as_str().unwrap().to_owned();
+        Self { child, address, agent, log: Some(log) }
     }
 
     pub(crate) fn request(
@@ -190,13 +199,8 @@ impl TestServer {
 
     /// Stops the server and returns its log.
     pub(crate) fn stop(mut self) -> String {
-        let mut stderr = self.child.stderr.take().unwrap();
-        let log = std::thread::spawn(move || {
-            let mut log = String::new();
-            stderr.read_to_string(&mut log).map(|_| log)
-        });
         let status = terminate(&mut self.child);
-        let log = log.join().unwrap().unwrap();
+        let log = self.log.take().unwrap().join().unwrap().unwrap();
         assert!(status.success(), "{log}");
         log
     }
@@ -230,11 +234,20 @@ impl McpClient {
     }
 
     pub(crate) fn start_with(home: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_treering"))
-            .env_clear()
-            .env("TREERING_HOME", home)
-            .args(options)
-            .arg("mcp")
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("TREERING_HOME", home).args(options).arg("mcp");
+        Self::spawn(command)
+    }
+
+    /// A server with one more variable in its environment.
+    pub(crate) fn start_with_variable(home: &Path, name: &str, value: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("TREERING_HOME", home).env(name, value).arg("mcp");
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -299,6 +312,14 @@ impl McpClient {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], false, "{tool}: {result}");
         result["structuredContent"].clone()
+    }
+
+    /// Calls a tool that answers with text alone. Asserts that it succeeds.
+    pub(crate) fn text(&mut self, tool: &str, arguments: &Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_eq!(result["isError"], false, "{tool}: {result}");
+        assert!(result.get("structuredContent").is_none(), "{tool}: {result}");
+        result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
     /// Calls a tool and returns its error. Asserts that it fails.

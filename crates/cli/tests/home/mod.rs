@@ -53,6 +53,8 @@ impl Home {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
         command.env_clear().env("TREERING_HOME", self.path()).args(args).current_dir(self.path());
+        // The agents that are installed on the machine do not matter.
+        command.env("HOME", self.path());
         command.stdin(Stdio::null());
         command
     }

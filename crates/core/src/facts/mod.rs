@@ -316,6 +316,16 @@ impl Facts {
     }
 }
 
+/// Whether a text says when something happens: it has a date, a time or a relative date.
+#[must_use]
+pub fn has_date(text: &str) -> bool {
+    let tokens: Vec<FactToken<'_>> = tokens(text).collect();
+    let is_date = |at: usize| {
+        dates::read(&tokens[at..]).is_some() || dates::read_relative(&tokens[at..]).is_some()
+    };
+    (0..tokens.len()).any(is_date)
+}
+
 /// The normalized form, equal for different spellings of the same fact.
 #[must_use]
 pub fn key(fact: &str) -> String {

@@ -20,7 +20,7 @@ const TARGET: f64 = 0.25;
 const MOST: f64 = 0.3;
 
 /// The latest messages take at most one part in this many of a standing cut, and of the smaller cut
-/// beside a question.
+/// beside a question. This includes those that arrive before the cut is recomputed.
 const RECENT: (u32, u32) = (4, 2);
 
 impl BudgetSplit {
@@ -34,7 +34,8 @@ impl BudgetSplit {
             false => (budget, budget),
         };
         let parts = if target == budget { RECENT.0 } else { RECENT.1 };
-        Self { target, most, recent: recent.min(target / parts), slack: slack_of(target) }
+        let slack = slack_of(target);
+        Self { target, most, recent: recent.min((target / parts).saturating_sub(slack)), slack }
     }
 }
 

@@ -3,6 +3,9 @@
 //! token: terms that the cut does not have yet, facts before other words, recent ones before old
 //! ones.
 //!
+//! Over several conversations the coarsest cover is the list of their headings: every node and
+//! message competes for its place.
+//!
 //! The cut does not depend on the question. It is recomputed only when the history has grown by
 //! the slack; until then, messages are appended and nothing else changes, so that a model's
 //! prompt cache stays valid.
@@ -122,6 +125,7 @@ pub(super) fn cut<S: PieceSource>(
         target: allotment.target.saturating_sub(allotment.slack),
         most: allotment.most.saturating_sub(allotment.slack),
         recent: allotment.recent,
+        has_headings: false,
     };
     cutter.cover(source.roots()?);
     cutter.refine(source)?;
@@ -154,24 +158,33 @@ struct Cutter {
     target: u32,
     most: u32,
     recent: u32,
+    /// Whether the cover consists of the headings of conversations.
+    has_headings: bool,
 }
 
 impl Cutter {
-    /// Places the coarsest complete cover, within the available room: the latest messages
-    /// first, then the best point of every node, latest first. Messages that no node covers are
-    /// refinements.
+    /// Places the coarsest complete cover, within the available room: the headings of
+    /// conversations or the best point of every node, latest first, after the latest messages.
+    /// Messages that no node covers are refinements.
     fn cover(&mut self, roots: Vec<Piece>) {
         let mut distance = 0;
         for piece in roots.into_iter().rev() {
             let weight = u64::from(piece.weight);
             let reason = match piece.key {
-                PieceKey::Node(..) => PackReason::Cover,
+                PieceKey::Heading | PieceKey::Node(..) => PackReason::Cover,
                 PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarised,
             };
             self.add(piece, reason, distance);
             distance += weight;
         }
         self.count_terms();
+        let is_heading = |slot: &CutEntry| slot.piece.key == PieceKey::Heading;
+        for slot in 0..self.slots.len() {
+            if is_heading(&self.slots[slot]) {
+                self.has_headings = true;
+                self.place(slot, 0);
+            }
+        }
         let is_message = |slot: &CutEntry| matches!(slot.piece.key, PieceKey::Message(_));
         let tail = self.slots.iter().take_while(|slot| is_message(slot)).count();
         for slot in 0..tail {
@@ -185,7 +198,7 @@ impl Cutter {
         }
         for slot in tail..self.slots.len() {
             let first = self.slots[slot].piece.costs.first().map(|(_, cost)| *cost);
-            if is_message(&self.slots[slot]) {
+            if self.has_headings || is_message(&self.slots[slot]) {
                 continue;
             }
             if first.is_none_or(|cost| self.used + cost > self.most) {
@@ -245,8 +258,10 @@ impl Cutter {
     /// Queues the next refinement of an entry.
     fn offer(&mut self, slot: usize) {
         let it = &self.slots[slot];
+        let is_node = it.piece.min_expanded_cost.is_some();
         // A node that has no room in the cover is left out as a whole.
-        if it.is_expanded || it.piece.min_expanded_cost.is_some() && it.detail.is_none() {
+        let is_left_out = is_node && it.detail.is_none() && !self.has_headings;
+        if it.is_expanded || is_left_out {
             return;
         }
         let is_recent = it.piece.key.level() == 1
@@ -343,7 +358,7 @@ impl Cutter {
         if it.piece.min_expanded_cost.is_none_or(|least| least > room) {
             return Ok(());
         }
-        let below = source.below(it.piece.key)?;
+        let below = source.below(&it.piece)?;
         let details = entering_details(&below, room.min(cost.saturating_mul(EXPANSION)));
         let added: u32 =
             below.iter().zip(&details).map(|(piece, detail)| piece.costs[*detail].1).sum();
@@ -442,7 +457,7 @@ impl Cutter {
 fn entering_details(children: &[Piece], room: u32) -> Vec<usize> {
     let coarsest = |piece: &Piece| match piece.key {
         PieceKey::Turn(_) | PieceKey::Message(_) => piece.costs.len().saturating_sub(1),
-        PieceKey::Node(..) => 0,
+        PieceKey::Heading | PieceKey::Node(..) => 0,
     };
     let mut details: Vec<usize> = children.iter().map(coarsest).collect();
     let cost = |(piece, detail): (&Piece, &usize)| piece.costs.get(*detail).map_or(0, |it| it.1);

@@ -28,9 +28,12 @@ pub use recall::RecallCandidate;
 pub use sections::pack;
 pub use strands::Strand;
 
-/// The identity of a piece: a node, a turn, a message or a slice of a message.
+/// The identity of a piece within its conversation: a node, a turn, a message or a slice of a
+/// message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PieceKey {
+    /// The heading of a conversation, in a context over several.
+    Heading,
     /// A node, by level and ordinal.
     Node(Level, u32),
     /// A whole turn.
@@ -40,12 +43,12 @@ pub enum PieceKey {
 }
 
 impl PieceKey {
-    /// The level; 0 for turns and messages.
+    /// The level; 0 for headings, turns and messages.
     #[must_use]
     pub const fn level(&self) -> u8 {
         match self {
             Self::Node(level, _) => level.number(),
-            Self::Turn(_) | Self::Message(_) => 0,
+            Self::Heading | Self::Turn(_) | Self::Message(_) => 0,
         }
     }
 }
@@ -53,7 +56,7 @@ impl PieceKey {
 /// How much of a piece is rendered. Each level includes the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DetailLevel {
-    /// A turn as two excerpts.
+    /// A turn as two excerpts, or the heading of a conversation.
     Mention,
     /// The beginning, or the part that matches the question, with an ellipsis.
     Gist,
@@ -202,7 +205,7 @@ pub trait PieceSource {
     type Error;
 
     /// The coarsest complete cover of the stable prefix, in time order: the highest nodes, and
-    /// messages that no node covers.
+    /// messages that no node covers. Over several conversations, each begins with its heading.
     fn roots(&mut self) -> Result<Vec<Piece>, Self::Error>;
 
     /// The messages after the stable prefix, in time order.
@@ -212,7 +215,7 @@ pub trait PieceSource {
     fn merge_tail(&mut self);
 
     /// The children of a node, in time order: nodes of the level below, or messages.
-    fn below(&mut self, key: PieceKey) -> Result<Vec<Piece>, Self::Error>;
+    fn below(&mut self, node: &Piece) -> Result<Vec<Piece>, Self::Error>;
 
     /// The latest messages in time order, at least this many if they exist.
     fn latest(&mut self, messages: usize) -> Result<Vec<Piece>, Self::Error>;

@@ -194,7 +194,7 @@ impl<S: PieceSource> Packer<'_, S> {
         let (recent, slack) = (allotment.recent.min(target / 2), allotment.slack.min(target / 2));
         let mut cut = cut(self.source, &BudgetSplit { target, most, recent, slack })?;
         self.left -= cut.cost;
-        if cut.items.first().is_some_and(|item| item.key.level() == 0) {
+        if cut.items.first().is_some_and(|item| matches!(item.key, PieceKey::Message(_))) {
             self.left -= head;
         }
         if cut.left_out.iter().any(|it| it.why == SkipReason::NoRoom) {
@@ -388,7 +388,7 @@ impl<S: PieceSource> Packer<'_, S> {
             PieceKey::Node(..) => {
                 self.nodes.contains(&key) || self.covered.overlap(&strands) == Overlap::All
             }
-            PieceKey::Turn(_) | PieceKey::Message(_) => {
+            PieceKey::Heading | PieceKey::Turn(_) | PieceKey::Message(_) => {
                 self.verbatim.overlap(&strands) == Overlap::All
             }
         })
@@ -424,7 +424,7 @@ fn trim<S: PieceSource>(
     match covered.overlap(&strands) {
         Overlap::All => {}
         Overlap::Part if piece.key.level() > 0 => {
-            for part in source.below(piece.key)? {
+            for part in source.below(&piece)? {
                 trim(source, covered, part, PackReason::Trimmed, parts)?;
             }
         }

@@ -14,11 +14,11 @@ use crate::audit::AuditRecord;
 use crate::commit::{JobEvent, Write};
 use crate::conversation::{Conversation, ConversationTotals};
 use crate::error::StoreError;
-use crate::forget::Tombstone;
+use crate::forget::{Tombstone, TombstoneSet};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
 use crate::job::{BatchSizes, Job};
-use crate::message::{Message, Turn};
+use crate::message::{Message, MessageVersion, Turn};
 use crate::node::{Node, NodeId};
 use crate::quota::QuotaUsage;
 use crate::spend::SpendAmount;
@@ -140,6 +140,10 @@ pub trait Reader {
     /// The conversations that a query selects.
     fn conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>>;
 
+    /// The ids of the conversations that a filter selects, in any order, at a fraction of the cost
+    /// of [`Reader::conversations`]. Ignores `after` and `limit`.
+    fn conversation_ids(&self, filter: &ConversationFilter) -> StoreResult<Vec<ConversationId>>;
+
     /// The turns whose number is in the span, in order, computed from their messages and tool
     /// calls.
     fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<Turn>>;
@@ -162,6 +166,14 @@ pub trait Reader {
 
     /// For each external id, a conversation with a message or tool call of that id.
     fn owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>>;
+
+    /// The earlier versions of the edited messages in the span, ordered by position and then by
+    /// time.
+    fn versions(
+        &self,
+        id: ConversationId,
+        span: Span<MessageIdx>,
+    ) -> StoreResult<Vec<MessageVersion>>;
 
     /// The nodes of a conversation that match, ordered by level and ordinal.
     fn nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>>;
@@ -226,8 +238,8 @@ pub trait Reader {
 
 /// The record of what was forgotten.
 pub trait Audit {
-    /// The number of the tenant's latest audit record; 0 if there is none. Content that was read
-    /// before it increased may have been forgotten.
+    /// A number that increases with every audit record and every amendment of the tenant. Content
+    /// that was read before it increased may have been forgotten or amended.
     fn revision(&self) -> StoreResult<u64>;
 
     /// The audit records whose ids start with `prefix`, oldest first; at most the latest `limit`.
@@ -235,6 +247,9 @@ pub trait Audit {
 
     /// Whether each tombstone exists.
     fn are_forgotten(&self, of: &[Tombstone]) -> StoreResult<Vec<bool>>;
+
+    /// All tombstones of the tenant.
+    fn tombstones(&self) -> StoreResult<TombstoneSet>;
 
     /// The number of placeholders among the first messages of a conversation.
     fn placeholders(&self, id: ConversationId, end: MessageIdx) -> StoreResult<u32>;

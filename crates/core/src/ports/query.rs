@@ -4,6 +4,7 @@ use crate::conversation::ConversationState;
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ExternalId, MessageIdx, TurnNo};
 use crate::job::{Job, JobId};
+use crate::label::Label;
 use crate::message::Message;
 use crate::node::{Level, Node, NodeId};
 use crate::time::Timestamp;
@@ -256,6 +257,8 @@ pub struct ConversationFilter {
     /// Only conversations of this project: their working directory or their project path is this
     /// folder or lies below it.
     pub project: Option<String>,
+    /// Only conversations with all of these labels.
+    pub labels: Vec<Label>,
     /// Only conversations in one of these states; any state if empty.
     pub states: Vec<ConversationState>,
     /// Only conversations after this one in the listing.
@@ -268,7 +271,14 @@ impl ConversationFilter {
     /// Every conversation, at most `limit`.
     #[must_use]
     pub const fn all(limit: usize) -> Self {
-        Self { cwd: None, project: None, states: Vec::new(), after: None, limit }
+        Self {
+            cwd: None,
+            project: None,
+            labels: Vec::new(),
+            states: Vec::new(),
+            after: None,
+            limit,
+        }
     }
 }
 

@@ -52,6 +52,10 @@ pub struct IndexQuery<'a> {
 pub struct ItemFilter {
     /// Only items of these conversations.
     pub conversations: Option<Vec<ConversationId>>,
+    /// No items of these conversations.
+    pub excluded: Vec<ConversationId>,
+    /// No messages with these roles, and no tool calls if they include the role of tools.
+    pub excluded_roles: Vec<Role>,
     /// Only items of this thread.
     pub thread: Option<ThreadName>,
     /// Only items of this author, ignoring case.

@@ -2,10 +2,16 @@
 //! counted by kind and never stored.
 //!
 //! Detection is by shape: private keys, keys and tokens of well-known vendors, passwords in
-//! URLs, and values assigned to names like `api_key`. Hashes, identifiers and ordinary code
-//! stay.
+//! URLs and on command lines, headers, and values assigned to names like `api_key`. Hashes,
+//! identifiers and ordinary code stay. The time is linear in the length of the text.
 
 mod assignment;
+mod commands;
+mod formats;
+mod headers;
+mod judgement;
+mod private_keys;
+mod urls;
 mod vendor;
 
 use std::borrow::Cow;
@@ -83,9 +89,10 @@ type Find = (Range<usize>, Secret);
 /// Redacts the secrets of a text and counts them. Borrowed if there are none.
 #[must_use]
 pub fn redact(text: &str) -> (Cow<'_, str>, Redactions) {
-    let mut findings = private_keys(text);
+    let mut findings = private_keys::blocks(text);
     findings.extend(vendor::keys(text));
-    findings.extend(addresses(text));
+    findings.extend(urls::credentials(text));
+    findings.extend(commands::passwords(text));
     findings.extend(assignment::values(text));
     if findings.is_empty() {
         return (Cow::Borrowed(text), Redactions::default());
@@ -112,100 +119,7 @@ pub fn redact(text: &str) -> (Cow<'_, str>, Redactions) {
     (Cow::Owned(redacted), redactions)
 }
 
-const BEGIN: &str = "-----BEGIN ";
-const END: &str = "-----END ";
-
-/// Private keys in PEM blocks, including blocks truncated at either end.
-fn private_keys(text: &str) -> Vec<Find> {
-    let mut findings: Vec<Find> = Vec::new();
-    for (start, _) in text.match_indices(BEGIN) {
-        let Some(header) = header_end(text, start + BEGIN.len()) else { continue };
-        if findings.last().is_some_and(|(span, _)| start < span.end) {
-            continue;
-        }
-        let footer = text[header..].find(END).map(|at| header + at);
-        let footer_end = footer.and_then(|footer| header_end(text, footer + END.len()));
-        let end = footer_end.unwrap_or_else(|| header + key_material(&text[header..]));
-        findings.push((start..end, Secret::PrivateKey));
-    }
-    for (footer, _) in text.match_indices(END) {
-        let Some(end) = header_end(text, footer + END.len()) else { continue };
-        if findings.iter().any(|(span, _)| span.contains(&footer)) {
-            continue;
-        }
-        let words = text[..footer].split_inclusive(char::is_whitespace).rev();
-        let material: usize = words.take_while(|word| is_key_material(word)).map(str::len).sum();
-        if material > 0 {
-            findings.push((footer - material..end, Secret::PrivateKey));
-        }
-    }
-    findings
-}
-
-/// The end of the PEM header whose label starts at `label`; `None` if it is not a private key.
-fn header_end(text: &str, label: usize) -> Option<usize> {
-    let rest = &text[label..];
-    let dashes = rest.find("-----").filter(|dashes| *dashes < 60)?;
-    rest[..dashes].contains("PRIVATE KEY").then_some(label + dashes + 5)
-}
-
-/// The length of the key material in a block without a footer: base64 words, of which the last
-/// may be short.
-fn key_material(text: &str) -> usize {
-    let mut end = 0;
-    for word in text.split_inclusive(char::is_whitespace) {
-        let is_last = end + word.len() == text.len();
-        let is_rest = is_last && end > 0 && is_base64(word.trim());
-        if !is_key_material(word) && !is_rest {
-            break;
-        }
-        end += word.len();
-    }
-    text[..end].trim_end().len()
-}
-
-fn is_key_material(word: &str) -> bool {
-    let word = word.trim();
-    word.is_empty() || (word.len() >= 16 && is_base64(word))
-}
-
-fn is_base64(word: &str) -> bool {
-    // In undecoded JSON, a line break of the key is a two-character escape.
-    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=\\".contains(&byte))
-}
-
-/// Passwords in URLs: `scheme://user:password@host`.
-fn addresses(text: &str) -> Vec<Find> {
-    let mut findings = Vec::new();
-    for (at, _) in text.match_indices("://") {
-        let start = at + 3;
-        let authority =
-            text[start..].split(|c: char| c.is_whitespace() || "/?#\"'<>`\\".contains(c)).next();
-        let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) else {
-            continue;
-        };
-        let Some((name, password)) = user.split_once(':') else { continue };
-        let from = start + name.len() + 1;
-        if !password.is_empty() && !assignment::is_placeholder(password) {
-            findings.push((from..from + password.len(), Secret::Password));
-        }
-    }
-    findings
-}
-
-/// The Shannon entropy in bits per character: above three for random text, below for most
-/// words.
-fn entropy(text: &str) -> f64 {
-    let mut counts = [0_u32; 256];
-    text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
-    let total = text.len() as f64;
-    let probability = |count: &u32| f64::from(*count) / total;
-    counts
-        .iter()
-        .filter(|count| **count > 0)
-        .map(|count| -probability(count) * probability(count).log2())
-        .sum()
-}
-
+#[cfg(test)]
+mod corpus;
 #[cfg(test)]
 mod tests;

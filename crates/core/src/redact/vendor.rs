@@ -1,77 +1,32 @@
-//! Keys and tokens in the formats of well-known vendors.
+//! Keys and tokens that are recognized by their own format, wherever they stand.
 
+use super::formats::{KEY_FORMATS, KeyFormat};
 use super::{Find, Secret};
 
-/// The format of a vendor's keys.
-struct KeyFormat {
-    prefix: &'static str,
-    /// The minimum number of characters after the prefix.
-    min_length: usize,
-    /// Characters allowed besides letters and digits.
-    also: &'static str,
+/// The key formats by the first byte of their prefix.
+struct FormatIndex([Vec<&'static KeyFormat>; 128]);
+
+impl FormatIndex {
+    fn new() -> Self {
+        let mut formats = [const { Vec::new() }; 128];
+        for format in KEY_FORMATS {
+            formats[usize::from(format.prefix.as_bytes()[0])].push(format);
+        }
+        Self(formats)
+    }
+
+    /// The length and kind of the key at the start of `rest`.
+    fn key_at(&self, rest: &[u8]) -> Option<(usize, Secret)> {
+        let token = json_token(rest).or_else(|| bot_token(rest));
+        let key = || self.0[usize::from(rest[0])].iter().find_map(|format| key(rest, format));
+        token.map(|length| (length, Secret::Token)).or_else(|| Some((key()?, Secret::ApiKey)))
+    }
 }
 
-const fn shape(prefix: &'static str, min_length: usize, also: &'static str) -> KeyFormat {
-    KeyFormat { prefix, min_length, also }
-}
-
-/// The key formats, as the vendors document them.
-const KEY_FORMATS: [KeyFormat; 50] = [
-    shape("sk-", 20, "_-"),    // OpenAI, Anthropic, DeepSeek, OpenRouter
-    shape("sk_live_", 16, ""), // Stripe
-    shape("sk_test_", 16, ""),
-    shape("rk_live_", 16, ""),
-    shape("rk_test_", 16, ""),
-    shape("whsec_", 20, "+/="),
-    shape("AKIA", 16, ""), // Amazon
-    shape("ASIA", 16, ""),
-    shape("AIza", 30, "_-"), // Google
-    shape("ya29.", 20, "_-."),
-    shape("GOCSPX-", 20, "_-"),
-    shape("ghp_", 30, ""), // GitHub
-    shape("gho_", 30, ""),
-    shape("ghu_", 30, ""),
-    shape("ghs_", 30, ""),
-    shape("ghr_", 30, ""),
-    shape("github_pat_", 22, "_"),
-    shape("glpat-", 20, "_-."), // GitLab
-    shape("gldt-", 20, "_-"),
-    shape("xoxb-", 10, "-"), // Slack
-    shape("xoxp-", 10, "-"),
-    shape("xoxa-", 10, "-"),
-    shape("xoxr-", 10, "-"),
-    shape("xoxs-", 10, "-"),
-    shape("xapp-", 10, "-"),
-    shape("npm_", 36, ""),
-    shape("pypi-", 40, "_-"),
-    shape("rubygems_", 40, ""),
-    shape("dckr_pat_", 20, "_-"),
-    shape("hf_", 30, ""),  // Hugging Face
-    shape("gsk_", 30, ""), // Groq
-    shape("xai-", 40, ""),
-    shape("nvapi-", 40, "_-"),
-    shape("pplx-", 30, ""),
-    shape("r8_", 30, ""),     // Replicate
-    shape("dop_v1_", 40, ""), // DigitalOcean
-    shape("SG.", 40, "_-."),  // SendGrid
-    shape("shpat_", 30, ""),  // Shopify
-    shape("shpss_", 30, ""),
-    shape("shpca_", 30, ""),
-    shape("sntrys_", 40, "_+/="), // Sentry
-    shape("lin_api_", 30, ""),
-    shape("figd_", 30, "_-"),
-    shape("hvs.", 20, "_-"),  // Vault
-    shape("tskey-", 20, "-"), // Tailscale
-    shape("AGE-SECRET-KEY-1", 40, ""),
-    shape("EAACEdEose0cBA", 10, ""), // Meta
-    shape("sq0csp-", 30, "_-"),      // Square
-    shape("PMAK-", 40, "-"),         // Postman
-    shape("ATATT3", 40, "_-="),      // Atlassian
-];
-
-/// Vendors' keys, JSON Web Tokens, and tokens after `Bearer` or `Basic`.
+/// Vendors' keys, JSON Web Tokens and the tokens of chat bots.
 pub(super) fn keys(text: &str) -> Vec<Find> {
     let bytes = text.as_bytes();
+    let formats = FormatIndex::new();
     let mut findings = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -79,75 +34,94 @@ pub(super) fn keys(text: &str) -> Vec<Find> {
         // After an escaped line break, the `n` is not part of the word.
         let escaped = at >= 2 && bytes[at - 2] == b'\\' && b"nrt".contains(&bytes[at - 1]);
         if (starts_word || escaped)
-            && bytes[at].is_ascii_alphabetic()
-            && let Some((length, secret)) = key_at(bytes, at)
+            && bytes[at].is_ascii_alphanumeric()
+            && let Some((length, secret)) = formats.key_at(&bytes[at..])
         {
             findings.push((at..at + length, secret));
             at += length;
         }
         at += 1;
     }
-    findings.extend(presented(text));
     findings
 }
 
+/// Whether a byte continues a word. `+` is part of base64.
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+    byte.is_ascii_alphanumeric() || b"_-+".contains(&byte)
 }
 
-fn key_at(bytes: &[u8], at: usize) -> Option<(usize, Secret)> {
-    let rest = &bytes[at..];
-    if rest.starts_with(b"eyJ") {
-        return json_token(rest).map(|length| (length, Secret::Token));
+/// The length of a key in this format. Only as many bytes as the format needs decide, so that
+/// the scan stays linear.
+fn key(rest: &[u8], format: &KeyFormat) -> Option<usize> {
+    let body = rest.strip_prefix(format.prefix.as_bytes())?;
+    let is_part = |byte: &u8| format.alphabet.contains(*byte);
+    let start = body.get(..format.length)?;
+    if !start.iter().all(is_part) || !looks_random(start) {
+        return None;
     }
-    KEY_FORMATS.iter().find_map(|shape| {
-        let body = rest.strip_prefix(shape.prefix.as_bytes())?;
-        let length = run(body, shape.also);
-        let is_key = length >= shape.min_length && looks_random(&body[..length]);
-        is_key.then_some((shape.prefix.len() + length, Secret::ApiKey))
-    })
-}
-
-/// The length of a run of letters, digits and the characters in `also`, without trailing full
-/// stops.
-fn run(bytes: &[u8], also: &str) -> usize {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || also.as_bytes().contains(byte);
-    let mut length = bytes.iter().take_while(|byte| is_part(byte)).count();
-    while length > 0 && bytes[length - 1] == b'.' {
+    if format.is_exact {
+        let ends = body.get(format.length).is_none_or(|byte| !is_word(*byte));
+        return ends.then_some(format.prefix.len() + format.length);
+    }
+    let mut length = body.iter().take_while(|byte| is_part(byte)).count();
+    while b".:/@".contains(&body[length - 1]) {
         length -= 1;
     }
-    length
+    Some(format.prefix.len() + length)
 }
 
 /// Whether it contains a digit, or mixes upper and lower case; words do neither.
-fn looks_random(body: &[u8]) -> bool {
+pub(super) fn looks_random(body: &[u8]) -> bool {
     let has = |is: fn(&u8) -> bool| body.iter().any(is);
     has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase))
 }
 
-/// The length of a JSON Web Token with its three parts.
-fn json_token(bytes: &[u8]) -> Option<usize> {
-    let length = run(bytes, "_-.=");
-    let parts: Vec<&[u8]> = bytes[..length].split(|byte| *byte == b'.').collect();
-    (parts.len() >= 3 && parts[0].len() >= 10 && parts[1].len() >= 6).then_some(length)
+/// The length of a run of letters, digits, `_` and `-`.
+fn url_run(bytes: &[u8]) -> usize {
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+    bytes.iter().take_while(is_part).count()
 }
 
-/// Tokens after `Bearer`, and after `Basic` in an `Authorization` header.
-fn presented(text: &str) -> Vec<Find> {
-    const MIN_LENGTH: usize = 16;
-    let lower = text.to_ascii_lowercase();
-    let mut findings = Vec::new();
-    for word in ["bearer ", "basic "] {
-        for (at, _) in lower.match_indices(word) {
-            let start = at + word.len();
-            let length = run(&text.as_bytes()[start..], "._~+/=-");
-            let token = &text.as_bytes()[start..start + length];
-            let before = &lower.as_bytes()[at.saturating_sub(20)..at];
-            let in_header = before.windows(13).any(|window| window == b"authorization");
-            if length >= MIN_LENGTH && looks_random(token) && (word == "bearer " || in_header) {
-                findings.push((start..start + length, Secret::Token));
-            }
+/// The lengths of the parts of `a.b.c`, and of the whole.
+fn three_parts(bytes: &[u8]) -> Option<([usize; 3], usize)> {
+    let mut parts = [0; 3];
+    let mut end = 0;
+    for (index, part) in parts.iter_mut().enumerate() {
+        if index > 0 {
+            end += usize::from(bytes.get(end) == Some(&b'.'));
         }
+        *part = url_run(&bytes[end..]);
+        end += *part;
     }
-    findings
+    (end == parts.iter().sum::<usize>() + 2).then_some((parts, end))
+}
+
+/// The length of a JSON Web Token with its three parts, or of an encrypted one with five.
+fn json_token(bytes: &[u8]) -> Option<usize> {
+    if !bytes.starts_with(b"eyJ") {
+        return None;
+    }
+    let ([header, payload, _], mut end) = three_parts(bytes)?;
+    if header < 10 || payload < 6 {
+        return None;
+    }
+    while bytes.get(end) == Some(&b'.') && url_run(&bytes[end + 1..]) > 0 {
+        end += 1 + url_run(&bytes[end + 1..]);
+    }
+    Some(end)
+}
+
+/// The length of a bot's token: Telegram's `123456789:AA…` or Discord's three parts.
+fn bot_token(bytes: &[u8]) -> Option<usize> {
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if (8..=10).contains(&digits) && bytes[digits..].starts_with(b":AA") {
+        let length = url_run(&bytes[digits + 1..]);
+        return (length == 35).then_some(digits + 1 + length);
+    }
+    if !b"MNO".contains(&bytes[0]) {
+        return None;
+    }
+    let ([id, time, code], end) = three_parts(bytes)?;
+    let is_bot = (24..=28).contains(&id) && time == 6 && (27..=38).contains(&code);
+    (is_bot && looks_random(&bytes[..id])).then_some(end)
 }

@@ -13,6 +13,7 @@ use treering_core::{
 };
 
 use super::render::MessageBlock;
+use crate::recall::RecallOptions;
 
 /// Identifies one version of a node: a rewritten node has another timestamp.
 type NodeCacheKey = (ConversationKey, NodeId, Timestamp);
@@ -69,6 +70,8 @@ impl CachedWindow {
 /// Counts tokens, and caches counts, nodes and windows.
 pub(crate) struct ContextCache {
     tokenizer: Arc<dyn Tokenizer>,
+    /// Masks secrets. Messages and nodes are cached as masked.
+    pub(super) recall: RecallOptions,
     counts: BoundedCache<ContentHash, u32>,
     pieces: BoundedCache<NodeCacheKey, Piece>,
     nodes: BoundedCache<(TenantId, u64), Arc<Node>>,
@@ -78,9 +81,10 @@ pub(crate) struct ContextCache {
 }
 
 impl ContextCache {
-    pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>) -> Self {
+    pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>, recall: RecallOptions) -> Self {
         Self {
             tokenizer,
+            recall,
             counts: BoundedCache::new(1 << 16),
             pieces: BoundedCache::new(1 << 12),
             nodes: BoundedCache::new(1 << 11),

@@ -14,10 +14,12 @@ impl ConversationPieces<'_> {
         self.conversation.threads.len() <= 1
     }
 
-    /// Whether a node is usable at the settled position: it was sealed by then and, in a context
-    /// for one thread, covers nothing outside it.
+    /// Whether a node is usable at the settled position: it was sealed by then, no message under
+    /// it was amended later and, in a context for one thread, it covers nothing outside it.
     pub(super) fn counts(&mut self, node: &Node) -> StoreResult<bool> {
-        if !node.spec.is_sealed_at(MessageIdx(self.settled), node.source.until) {
+        if !node.spec.is_sealed_at(MessageIdx(self.settled), node.source.until)
+            || self.past.is_in(node.source.from..node.source.until)
+        {
             return Ok(false);
         }
         match &node.spec.covers {
@@ -51,6 +53,7 @@ impl ConversationPieces<'_> {
                     let at = versions
                         .binary_search_by_key(&place, |version| (version.level, version.ordinal));
                     if let Ok(at) = at {
+                        let node = self.cache.recall.node(node);
                         nodes[at] =
                             Some(self.cache.put_node(&self.key.tenant, &versions[at], node));
                     }

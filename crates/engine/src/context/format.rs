@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use treering_core::chat::ChatMessage;
 use treering_core::packing::{
-    BlockStyle, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, PieceKey, Profile,
-    Section, SectionSource,
+    BlockStyle, ContextPlan, DetailLevel, HeaderStyle, Omission, PackReason, PackedItem, PieceKey,
+    Profile, Section, SectionSource,
 };
 use treering_core::{ContentHash, Receipt, ReceiptItem, Role, Slice};
 
@@ -190,9 +190,70 @@ impl Context {
     }
 }
 
+/// Finds the conversation of each item.
+pub(super) trait ItemSource {
+    /// The conversation of an item.
+    fn pieces_of(&self, item: &PackedItem) -> &ConversationPieces<'_>;
+
+    /// The heading of a conversation, if the item is one.
+    fn heading_of(&self, item: &PackedItem) -> Option<&str>;
+
+    /// The note about omitted messages.
+    fn note(&self, left_out: &[Omission]) -> Option<String>;
+}
+
+impl ItemSource for ConversationPieces<'_> {
+    fn pieces_of(&self, _: &PackedItem) -> &ConversationPieces<'_> {
+        self
+    }
+
+    fn heading_of(&self, _: &PackedItem) -> Option<&str> {
+        None
+    }
+
+    fn note(&self, left_out: &[Omission]) -> Option<String> {
+        render::note(left_out)
+    }
+}
+
+/// The receipt of the items, in order.
+pub(super) fn receipt_items(
+    source: &dyn ItemSource,
+    context: &Context,
+    plan: &ContextPlan,
+) -> Vec<ReceiptItem> {
+    let written = context.sections.iter().flat_map(|section| {
+        section.items.iter().map(|item| (section.heading.clone().unwrap_or_default(), item))
+    });
+    let line = |((section, context_item), item): ((String, &ContextItem), &PackedItem)| {
+        let node = match item.key {
+            PieceKey::Node(level, ordinal) => {
+                let node = source.pieces_of(item).nodes.get(&(level, ordinal));
+                node.map(|node| node.id.to_string())
+            }
+            PieceKey::Heading | PieceKey::Turn(_) | PieceKey::Message(_) => None,
+        };
+        let (from, until) = item.span();
+        ReceiptItem {
+            section,
+            conversation: None,
+            level: item.key.level(),
+            node,
+            from,
+            until,
+            detail: item.detail_level,
+            reason: item.reason,
+            score: item.score,
+            tokens: context_item.tokens,
+            hash: context_item.hash,
+        }
+    };
+    written.zip(plan.items()).map(line).collect()
+}
+
 /// Renders the sections of a plan.
 pub(super) fn sections(
-    pieces: &ConversationPieces<'_>,
+    source: &dyn ItemSource,
     profile: &Profile,
     plan: &ContextPlan,
 ) -> Vec<ContextSection> {
@@ -205,12 +266,11 @@ pub(super) fn sections(
         written.push(ContextSection {
             heading: section.heading.clone(),
             head: section.heading.as_deref().map(render::heading).unwrap_or_default(),
-            note: if section.take == SectionSource::Cut {
-                render::note(&plan.left_out)
-            } else {
-                None
+            note: match section.take {
+                SectionSource::Cut => source.note(&plan.left_out),
+                _ => None,
             },
-            items: write_items(pieces, items, section),
+            items: write_items(source, items, section),
             is_volatile: section.take.is_volatile(),
             is_latest,
         });
@@ -219,7 +279,7 @@ pub(super) fn sections(
 }
 
 fn write_items(
-    pieces: &ConversationPieces<'_>,
+    source: &dyn ItemSource,
     items: &[PackedItem],
     section: &Section,
 ) -> Vec<ContextItem> {
@@ -227,9 +287,17 @@ fn write_items(
     let mut written = Vec::with_capacity(items.len());
     let mut before: Option<&PackedItem> = None;
     for item in items {
+        let pieces = source.pieces_of(item);
         let item_written = match (item.key, section.style) {
+            (PieceKey::Heading, _) => write_heading(source, item),
             (PieceKey::Message(slice), BlockStyle::Record) => {
-                write_message(pieces, item, slice, before, recalled)
+                let lead = match (before, recalled) {
+                    (None, true) => HeaderStyle::Day,
+                    (Some(before), true) => lead(source, before, item),
+                    (None, false) => HeaderStyle::Minute,
+                    (Some(_), false) => pieces.lead(slice),
+                };
+                write_message(pieces, item, slice, lead, recalled)
             }
             _ => write_labelled(pieces, item, section.style, recalled),
         };
@@ -239,19 +307,20 @@ fn write_items(
     written
 }
 
+fn write_heading(source: &dyn ItemSource, item: &PackedItem) -> Option<ContextItem> {
+    let block = source.heading_of(item)?.to_owned();
+    let RenderedBlock { block, hash, tokens } = RenderedBlock::new(block, item.cost);
+    Some(ContextItem { block, messages: Vec::new(), hash, tokens })
+}
+
 /// A message in the style of a record.
 fn write_message(
     pieces: &ConversationPieces<'_>,
     item: &PackedItem,
     slice: Slice,
-    before: Option<&PackedItem>,
+    lead: HeaderStyle,
     recalled: bool,
 ) -> Option<ContextItem> {
-    let lead = match (before, recalled) {
-        (before, true) => before.map_or(HeaderStyle::Day, |before| lead(pieces, before, item)),
-        (None, false) => HeaderStyle::Minute,
-        (Some(_), false) => pieces.lead(slice),
-    };
     let block = match recalled {
         true => pieces.recalled(slice, lead)?,
         false => pieces.message_block(slice, lead)?,
@@ -279,11 +348,11 @@ fn write_labelled(
             let node = pieces.nodes.get(&(level, ordinal))?;
             pieces.node_block(node, item.detail_level, style, score)
         }
-        PieceKey::Turn(_) | PieceKey::Message(_) => {
+        PieceKey::Heading | PieceKey::Turn(_) | PieceKey::Message(_) => {
             let turn = match item.key {
                 PieceKey::Turn(turn) => pieces.turn_block(turn, score)?,
                 PieceKey::Message(slice) => pieces.message_as_turn(slice)?,
-                PieceKey::Node(..) => return None,
+                PieceKey::Heading | PieceKey::Node(..) => return None,
             };
             if !recalled && turn.is_whole(item.detail_level) {
                 let said = turn.messages.iter();
@@ -309,9 +378,14 @@ fn plain_text(block: &MessageBlock<'_>) -> String {
 }
 
 /// The header of a hit, given the one before it.
-fn lead(pieces: &ConversationPieces<'_>, before: &PackedItem, item: &PackedItem) -> HeaderStyle {
-    let day =
-        |item: &PackedItem| pieces.messages.get(&item.from.idx.0).map(|message| day_of(message));
+fn lead(source: &dyn ItemSource, before: &PackedItem, item: &PackedItem) -> HeaderStyle {
+    let day = |item: &PackedItem| match item.key {
+        PieceKey::Message(slice) => {
+            let message = source.pieces_of(item).messages.get(&slice.idx.0);
+            message.map(|message| day_of(message))
+        }
+        PieceKey::Heading | PieceKey::Node(..) | PieceKey::Turn(_) => None,
+    };
     match (day(before) == day(item), before.span().1 == item.span().0) {
         (true, true) => HeaderStyle::None,
         (true, false) => HeaderStyle::Number,

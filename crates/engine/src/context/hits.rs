@@ -34,7 +34,10 @@ impl ConversationPieces<'_> {
         let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for hit in &asked.hits {
             match &hit.item {
-                HitItem::Message(message) => found.push(((**message).clone(), hit.score)),
+                HitItem::Message(message) => {
+                    let message = self.past.restore((**message).clone());
+                    found.push((self.cache.recall.message(message), hit.score));
+                }
                 HitItem::Node(node) => nodes.push((Arc::new((**node).clone()), hit.score)),
                 HitItem::ToolCall(call) => calls.push((call.before, call.turn, hit.score)),
             }
@@ -158,7 +161,7 @@ impl ConversationPieces<'_> {
         let missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
         for run in runs(missing.into_iter(), CLOSE) {
             let span = Span::between(MessageIdx(run.start), MessageIdx(run.end));
-            let read = self.reader.messages(self.key.id, span)?;
+            let read = self.recalled_messages(span)?;
             self.messages
                 .extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         }

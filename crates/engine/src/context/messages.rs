@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use treering_core::packing::{ContextPlan, PackedItem, Piece, PieceKey, Profile};
 use treering_core::ports::{Span, StoreResult};
-use treering_core::{MessageIdx, Slice, ToolCall, TurnNo, Window};
+use treering_core::{Message, MessageIdx, Slice, ToolCall, TurnNo, Window};
 
 use super::context_cache::CachedWindow;
 use super::piece_source::{CLOSE, ConversationPieces, runs};
@@ -17,7 +17,7 @@ impl ConversationPieces<'_> {
             return Ok(());
         }
         let span = Span::between(MessageIdx(from.saturating_sub(1)), MessageIdx(wanted.end));
-        let read = self.reader.messages(self.key.id, span)?;
+        let read = self.recalled_messages(span)?;
         let turns = (read.iter().map(|it| it.turn).min(), read.iter().map(|it| it.turn).max());
         self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         if self.conversation.totals.tool_calls > 0
@@ -29,12 +29,20 @@ impl ConversationPieces<'_> {
                 let idx = call.before.0;
                 if wanted.contains(&idx) && !self.read.contains(&idx) && self.is_call_before(&call)
                 {
-                    self.calls.entry(idx).or_default().push(call);
+                    self.calls.entry(idx).or_default().push(self.cache.recall.call(call));
                 }
             }
         }
         self.read.extend(wanted);
         Ok(())
+    }
+
+    /// Messages as they are handed out.
+    pub(super) fn recalled_messages(&self, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
+        let read = self.reader.messages(self.key.id, span)?;
+        let recall = self.cache.recall;
+        let recalled = |message| recall.message(self.past.restore(message));
+        Ok(read.into_iter().map(recalled).collect())
     }
 
     /// Whether a call falls between the turns of the two messages around its position.
@@ -99,7 +107,12 @@ impl ConversationPieces<'_> {
     /// The messages of a sealed window, from the cache if possible.
     pub(super) fn sealed(&mut self, window: &Window) -> StoreResult<Arc<CachedWindow>> {
         let revision = self.reader.audit().revision()?;
-        let sealed = match self.cache.window_of(self.key, revision, window) {
+        // The cache has windows of the present.
+        let cached = match self.past.is_empty() {
+            true => self.cache.window_of(self.key, revision, window),
+            false => None,
+        };
+        let sealed = match cached {
             Some(sealed) => sealed,
             None => {
                 let pieces = self.raw(window)?;
@@ -111,7 +124,9 @@ impl ConversationPieces<'_> {
                     self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
                     calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
                 ));
-                self.cache.put_window(self.key, revision, window, Arc::clone(&sealed));
+                if self.past.is_empty() {
+                    self.cache.put_window(self.key, revision, window, Arc::clone(&sealed));
+                }
                 sealed
             }
         };

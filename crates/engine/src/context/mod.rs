@@ -11,31 +11,35 @@ mod lineage;
 mod messages;
 mod piece_source;
 mod render;
+mod scope;
+mod scope_pieces;
 mod turns;
 
 use std::time::Duration;
 
 use treering_core::packing::{
-    BlockStyle, BudgetSplit, ContextPlan, PackedItem, PieceKey, PieceSource as _, Profile,
-    SectionSource, pack, stable_prefix_end,
+    BlockStyle, BudgetSplit, ContextPlan, PieceSource as _, Profile, SectionSource, pack,
+    stable_prefix_end,
 };
 use treering_core::ports::Span;
 use treering_core::{
     Conversation, ConversationId, ConversationKey, GateOutcome, GateStatus, Invalid, Job, JobKind,
-    MessageIdx, Question, Reader, Receipt, ReceiptItem, ReusablePrefix, ThreadName, Timestamp,
-    TurnNo,
+    MessageIdx, Question, Reader, Receipt, ReusablePrefix, ThreadName, Timestamp, TurnNo,
 };
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::gate::GateSnapshot;
+use crate::recall::PastVersions;
 use crate::search::Query;
+use format::receipt_items;
 use hits::QuestionHits;
 use lineage::Lineage;
 use piece_source::ConversationPieces;
 
 pub(crate) use context_cache::ContextCache;
 pub use format::{Context, ContextChange, ContextItem, ContextSection};
+pub use scope::{ContextScope, ScopeContextRequest};
 
 /// Minimum budget of a context.
 const MIN_BUDGET_TOKENS: u32 = 128;
@@ -85,11 +89,7 @@ impl Engine {
     /// The best context that fits the budget. Waits for the critical jobs of the conversation
     /// first, at most for the gate timeout; the receipt records the outcome.
     pub fn context(&self, request: &ContextRequest) -> Result<Context> {
-        request.profile.check()?;
-        if request.budget < MIN_BUDGET_TOKENS {
-            let why = format!("a context needs at least {MIN_BUDGET_TOKENS} tokens");
-            return Err(Invalid::new(format!("budget {}", request.budget), why).into());
-        }
+        check_budget(&request.profile, request.budget)?;
         let patience =
             request.gate_timeout.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
         let (seen, passage) = self.wait_for_gate_snapshot(request.conversation, patience)?;
@@ -114,16 +114,10 @@ impl Engine {
             true => GateOutcome::of(&assembly.gate_as_of(end)?, waited_ms),
             false => GateOutcome::of(&passage.status, waited_ms),
         };
-        loop {
-            let context = assembly.assemble(end, gate.clone())?;
-            // The context can exceed the budget only if the tokenizer is not additive.
-            let over = context.receipt.tokens.saturating_sub(request.budget);
-            if over == 0 || assembly.budget <= MIN_BUDGET_TOKENS {
-                return Ok(context);
-            }
-            assembly.budget =
-                assembly.budget.saturating_sub(over + SHRINK_STEP_TOKENS).max(MIN_BUDGET_TOKENS);
-        }
+        within_budget(request.budget, |budget| {
+            assembly.budget = budget;
+            assembly.assemble(end, gate.clone())
+        })
     }
 
     /// The context of the same request one turn earlier; `None` before the second turn.
@@ -164,6 +158,37 @@ impl Engine {
     }
 }
 
+fn check_budget(profile: &Profile, budget: u32) -> Result<()> {
+    profile.check()?;
+    if budget < MIN_BUDGET_TOKENS {
+        let why = format!("a context needs at least {MIN_BUDGET_TOKENS} tokens");
+        return Err(Invalid::new(format!("budget {budget}"), why).into());
+    }
+    Ok(())
+}
+
+/// Assembles a context that does not exceed the budget. It can exceed it only if the tokenizer is
+/// not additive; then it is assembled again with a smaller one.
+fn within_budget(most: u32, mut assemble: impl FnMut(u32) -> Result<Context>) -> Result<Context> {
+    let mut budget = most;
+    loop {
+        let context = assemble(budget)?;
+        let over = context.receipt.tokens.saturating_sub(most);
+        if over == 0 || budget <= MIN_BUDGET_TOKENS {
+            return Ok(context);
+        }
+        budget = budget.saturating_sub(over + SHRINK_STEP_TOKENS).max(MIN_BUDGET_TOKENS);
+    }
+}
+
+/// The number of hits to request, given the mean size of a message in tokens, if it is known. More
+/// than fit the budget, because short hits fill the gaps that long ones leave, and long ones may
+/// be shortened.
+fn hits_wanted(budget: u32, mean_tokens: u64) -> usize {
+    let each = mean_tokens.clamp(16, 56) + u64::from(MESSAGE_OVERHEAD_TOKENS);
+    usize::try_from(u64::from(budget) * 7 / 8 / each).unwrap_or(0).clamp(12, 160)
+}
+
 /// The thread of a context for a whole conversation with several threads, in receipts.
 const WHOLE: &str = "*";
 
@@ -193,7 +218,7 @@ impl Assembly<'_> {
         let (lineage, thread) = self.lineage(end)?;
         let cache = self.engine.context_cache();
         let mut pieces = ConversationPieces::new(
-            self.seen,
+            (&*self.seen.reader, &self.seen.jobs),
             self.key,
             self.conversation,
             cache,
@@ -201,6 +226,9 @@ impl Assembly<'_> {
             end,
             at,
         );
+        if is_past {
+            pieces.past = PastVersions::read(&*self.seen.reader, self.key.id, end, now)?;
+        }
         pieces.question_hits = self.ask(end, is_past, now)?;
         if let Some(why) = pieces.question_hits.as_ref().and_then(|asked| asked.words_only.as_ref())
         {
@@ -223,6 +251,8 @@ impl Assembly<'_> {
         let of_context = |tokens_reused: u32| ReusablePrefix::of(tokens_reused, tokens);
         context.receipt = Receipt {
             conversation: self.conversation.id.to_string(),
+            scope: None,
+            sessions: Vec::new(),
             thread,
             profile: self.request.profile.name.clone(),
             query: self.request.query.clone(),
@@ -231,7 +261,7 @@ impl Assembly<'_> {
             budget: self.request.budget,
             tokens,
             tokenizer: self.engine.tokenizer().name().to_owned(),
-            items: Self::receipt_items(&pieces, &context, &plan),
+            items: receipt_items(&pieces, &context, &plan),
             left_out: plan.left_out.clone(),
             hits_left_out: plan.hits_left_out,
             forgotten,
@@ -293,7 +323,8 @@ impl Assembly<'_> {
     /// The searches that the profile needs, as levels and limits. Messages and nodes do not
     /// compete with each other; with quotas, no level competes with another.
     fn searches(&self, end: u32) -> Result<Vec<(Vec<u8>, usize)>> {
-        let enough = self.hits_wanted(end)?;
+        let mean_tokens = self.history_size(end)?.checked_div(end.into()).unwrap_or(0);
+        let enough = hits_wanted(self.budget, mean_tokens);
         let height = u8::try_from(self.conversation.tree_state.sealed.len()).unwrap_or(u8::MAX);
         let all_nodes: Vec<u8> = (1..=height).collect();
         let mut searches: Vec<(Vec<u8>, usize)> = Vec::new();
@@ -325,15 +356,6 @@ impl Assembly<'_> {
         searches.dedup_by(|less, more| less.0 == more.0);
         searches.reverse();
         Ok(searches)
-    }
-
-    /// The number of hits to request, from the average length of the messages before `end`. More
-    /// than fit the budget, because short hits fill the gaps that long ones leave, and long ones
-    /// may be shortened.
-    fn hits_wanted(&self, end: u32) -> Result<usize> {
-        let each = self.history_size(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
-        let fitting = u64::from(self.budget) * 7 / 8 / (each + u64::from(MESSAGE_OVERHEAD_TOKENS));
-        Ok(usize::try_from(fitting).unwrap_or(0).clamp(12, 160))
     }
 
     fn headings(&self) -> Vec<u32> {
@@ -453,38 +475,6 @@ impl Assembly<'_> {
 
         let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);
         Ok(head + same.map(|(block, _)| cache.count(block)).sum::<u32>())
-    }
-
-    fn receipt_items(
-        pieces: &ConversationPieces<'_>,
-        context: &Context,
-        plan: &ContextPlan,
-    ) -> Vec<ReceiptItem> {
-        let written = context.sections.iter().flat_map(|section| {
-            section.items.iter().map(|item| (section.heading.clone().unwrap_or_default(), item))
-        });
-        let line = |((section, context_item), item): ((String, &ContextItem), &PackedItem)| {
-            let node = match item.key {
-                PieceKey::Node(level, ordinal) => {
-                    pieces.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
-                }
-                PieceKey::Turn(_) | PieceKey::Message(_) => None,
-            };
-            let (from, until) = item.span();
-            ReceiptItem {
-                section,
-                level: item.key.level(),
-                node,
-                from,
-                until,
-                detail: item.detail_level,
-                reason: item.reason,
-                score: item.score,
-                tokens: context_item.tokens,
-                hash: context_item.hash,
-            }
-        };
-        written.zip(plan.items()).map(line).collect()
     }
 }
 

@@ -16,7 +16,7 @@ use treering_core::{
     Reader, Slice, StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
 };
 
-use crate::gate::GateSnapshot;
+use crate::recall::PastVersions;
 
 use super::context_cache::{CachedWindow, ContextCache, RenderedBlock};
 use super::hits::QuestionHits;
@@ -41,7 +41,11 @@ pub(super) struct ConversationPieces<'a> {
     at: Timestamp,
     /// One past the last message of the stable prefix.
     pub(super) settled: u32,
+    /// The messages that were amended after the moment of a context of the past.
+    pub(super) past: PastVersions,
     pub(super) question_hits: Option<QuestionHits>,
+    /// The slug of the conversation, if hits of several conversations stand side by side.
+    pub(super) slug: Option<&'a str>,
     /// Approximate token budget for hits.
     pub(super) room: u32,
     pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
@@ -63,7 +67,7 @@ pub(super) struct ConversationPieces<'a> {
 
 impl<'a> ConversationPieces<'a> {
     pub(super) fn new(
-        seen: &'a GateSnapshot<'a>,
+        (reader, jobs): (&'a dyn Reader, &'a [Job]),
         key: &'a ConversationKey,
         conversation: &'a Conversation,
         cache: &'a ContextCache,
@@ -72,8 +76,8 @@ impl<'a> ConversationPieces<'a> {
         at: Timestamp,
     ) -> Self {
         Self {
-            reader: &*seen.reader,
-            jobs: &seen.jobs,
+            reader,
+            jobs,
             key,
             conversation,
             cache,
@@ -81,7 +85,9 @@ impl<'a> ConversationPieces<'a> {
             end,
             at,
             settled: end,
+            past: PastVersions::default(),
             question_hits: None,
+            slug: None,
             room: 0,
             nodes: HashMap::new(),
             messages: BTreeMap::new(),
@@ -103,6 +109,7 @@ impl<'a> ConversationPieces<'a> {
             lineage: self.lineage.clone(),
             end,
             settled: end,
+            past: self.past.clone(),
             question_hits: None,
             nodes: self.nodes.clone(),
             messages: self.messages.clone(),
@@ -145,7 +152,7 @@ impl<'a> ConversationPieces<'a> {
         let message = self.messages.get(&slice.idx.0)?;
         let calls = self.calls.get(&slice.idx.0).filter(|_| slice.from == 0);
         let calls = calls.map_or(&[][..], Vec::as_slice);
-        Some(MessageBlock { message, slice, calls, lead, part: None })
+        Some(MessageBlock { message, slice, calls, lead, slug: None, part: None })
     }
 
     /// A message and the text of a slice of it.
@@ -181,7 +188,7 @@ impl<'a> ConversationPieces<'a> {
     pub(super) fn recalled(&self, slice: Slice, lead: HeaderStyle) -> Option<MessageBlock<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
         let part = self.parts.get(&slice.idx.0).map(String::as_str);
-        Some(MessageBlock { message, slice, calls: &[], lead, part })
+        Some(MessageBlock { message, slice, calls: &[], lead, slug: self.slug, part })
     }
 
     /// The header of a message: the first message of a day states its time.
@@ -333,8 +340,8 @@ impl PieceSource for ConversationPieces<'_> {
         self.settled = self.end;
     }
 
-    fn below(&mut self, key: PieceKey) -> StoreResult<Vec<Piece>> {
-        let PieceKey::Node(level, ordinal) = key else { return Ok(Vec::new()) };
+    fn below(&mut self, node: &Piece) -> StoreResult<Vec<Piece>> {
+        let PieceKey::Node(level, ordinal) = node.key else { return Ok(Vec::new()) };
         let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else { return Ok(Vec::new()) };
         match &node.spec.covers {
             // As of an earlier position, a window may end after it; the node then stays whole.
@@ -376,6 +383,7 @@ impl PieceSource for ConversationPieces<'_> {
     ) -> StoreResult<Vec<Strand>> {
         let thread = match key {
             _ if self.is_one_thread() => 0,
+            PieceKey::Heading => return Ok(Vec::new()),
             PieceKey::Turn(_) | PieceKey::Message(_) => self.thread_number(from.idx),
             PieceKey::Node(level, ordinal) => {
                 let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else {
@@ -435,6 +443,7 @@ impl PieceSource for ConversationPieces<'_> {
         lead: HeaderStyle,
     ) -> u32 {
         match hit.piece.key {
+            PieceKey::Heading => 0,
             PieceKey::Message(slice) => {
                 let block = self.recalled(slice, lead);
                 block.map_or(0, |block| block.cost(self.cache, detail))

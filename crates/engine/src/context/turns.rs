@@ -124,7 +124,7 @@ impl ConversationPieces<'_> {
             return piece;
         }
         let costs = match piece.key {
-            PieceKey::Turn(_) => return piece,
+            PieceKey::Heading | PieceKey::Turn(_) => return piece,
             PieceKey::Node(level, ordinal) => self.nodes.get(&(level, ordinal)).map(|node| {
                 let write = |detail| labelled::node(node, detail, style, None);
                 let cost = |detail| (detail, self.cache.count(&write(detail)));

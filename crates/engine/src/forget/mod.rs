@@ -8,9 +8,10 @@ mod plan;
 
 use std::path::PathBuf;
 
-use treering_core::ports::{NodeFilter, ScrubReport, Span};
+use treering_core::ports::{ConversationFilter, ConversationQuery, NodeFilter, ScrubReport, Span};
 use treering_core::{
-    AuditRecord, ContentHash, ConversationId, ForgetTarget, Invalid, Level, NodeId, Write,
+    AuditRecord, ContentHash, Conversation, ConversationId, ForgetTarget, Invalid, Level, NodeId,
+    RetentionRule, TombstoneSet, Write,
 };
 
 use crate::embed;
@@ -184,6 +185,45 @@ impl Engine {
             Ok((vec![Write::RemoveTombstones(id.clone())], ()))
         })?;
         Ok(found)
+    }
+
+    /// The conversations that one of these rules says are too old to keep.
+    pub fn expired(&self, rules: &[RetentionRule]) -> Result<Vec<ConversationId>> {
+        if rules.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.clock().now();
+        let filter = ConversationFilter::all(usize::MAX);
+        let all = self.reader()?.conversations(&ConversationQuery::List(&filter))?;
+        let is_expired = |it: &Conversation| rules.iter().any(|rule| rule.expires(it, now));
+        Ok(all.into_iter().filter(is_expired).map(|it| it.id).collect())
+    }
+
+    /// All tombstones, for an export.
+    pub fn tombstones(&self) -> Result<TombstoneSet> {
+        Ok(self.reader()?.audit().tombstones()?)
+    }
+
+    /// Takes over the tombstones of an export, so that an older copy of the same conversations does
+    /// not bring back what was forgotten there. Returns how many are new. What is stored already
+    /// stays.
+    pub fn take_over_tombstones(&self, from: &TombstoneSet) -> Result<usize> {
+        let (from, id, now) = (from.clone(), random_record_id()?, self.clock().now());
+        self.commit_with(self.tenant_scope(), move |reader| {
+            let known = reader.audit().tombstones()?.hashes;
+            let mut from = from.clone();
+            from.hashes.retain(|hash| known.binary_search(hash).is_err());
+            let new = from.hashes.len();
+            let record = AuditRecord {
+                id: id.clone(),
+                at: now.as_micros(),
+                target: "tombstones".to_owned(),
+                conversations: Vec::new(),
+                tombstones: u32::try_from(new).unwrap_or(u32::MAX),
+            };
+            let write = Write::TakeOverTombstones(record, from);
+            Ok(((new > 0).then_some(write).into_iter().collect(), new))
+        })
     }
 
     fn forget_planner(&self, request: &Forget, id: String) -> ForgetPlanner {

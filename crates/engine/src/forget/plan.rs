@@ -1,22 +1,22 @@
 //! Plans the commit that forgets: the rows to erase, the summaries to write again, the tombstones
 //! and the audit record. Runs inside the plan of a commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use treering_core::ports::{
     ConversationFilter, ConversationQuery, JobEventFilter, JobFilter, NodeFilter, Span, StoreResult,
 };
 use treering_core::{
     AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ErasedCounts,
-    ExternalId, ForgetTarget, Invalid, ItemSelection, JobKind, Level, Message, MessageIdx, Node,
-    NodeSpec, Reader, RemovedNode, Role, Timestamp, TitleSource, Tombstone, ToolCall, TurnNo,
-    Write, nodes_to_rewrite, slug_of, title_of,
+    ExternalId, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx, Node, Reader, Role,
+    Timestamp, TitleSource, Tombstone, ToolCall, TurnNo, Write, nodes_to_rewrite, redact, slug_of,
+    title_of,
 };
 
 use crate::embed;
 use crate::engine::Engine;
 use crate::free_slug::free_slug;
-use crate::tree_planner::{TreePlanner, policy_of};
+use crate::rewrite::rewrite_nodes;
 
 /// Messages per page.
 const PAGE: usize = 1000;
@@ -49,6 +49,17 @@ struct SelectedItems {
 }
 
 impl ForgetPlanner {
+    /// Selects the conversations that go as a whole.
+    fn removed(&self) -> ConversationFilter {
+        let mut filter = ConversationFilter::all(usize::MAX);
+        match &self.target {
+            ForgetTarget::Project(folder) => filter.project = Some(folder.clone()),
+            ForgetTarget::Label(label) => filter.labels.push(label.clone()),
+            _ => {}
+        }
+        filter
+    }
+
     /// The writes and the audit record. Refuses a target that does not exist or has nothing to
     /// forget.
     pub(super) fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AuditRecord)> {
@@ -62,17 +73,22 @@ impl ForgetPlanner {
             }
             ForgetTarget::Author(author) => {
                 let selection = ItemSelection::Author(author.clone());
-                for conversation in listed(reader, None)? {
+                for conversation in listed(reader, &ConversationFilter::all(usize::MAX))? {
                     self.forget_items(reader, conversation, &selection, &mut plan)?;
                 }
             }
-            ForgetTarget::Project(folder) => {
-                for conversation in listed(reader, Some(folder.clone()))? {
-                    self.remove(reader, &conversation, &mut plan)?;
+            ForgetTarget::Secrets => {
+                for conversation in listed(reader, &ConversationFilter::all(usize::MAX))? {
+                    self.forget_items(reader, conversation, &ItemSelection::Secrets, &mut plan)?;
                 }
             }
-            ForgetTarget::Tenant => {
-                for conversation in listed(reader, None)? {
+            ForgetTarget::Expired(ids) => {
+                for id in ids {
+                    self.remove(reader, &existing(reader, *id)?, &mut plan)?;
+                }
+            }
+            ForgetTarget::Project(_) | ForgetTarget::Label(_) | ForgetTarget::Tenant => {
+                for conversation in listed(reader, &self.removed())? {
                     self.remove(reader, &conversation, &mut plan)?;
                 }
             }
@@ -113,7 +129,9 @@ impl ForgetPlanner {
         plan.tombstones.push(Tombstone::Conversation(id));
         if let Some(source) = &conversation.external_id {
             plan.tombstones.push(Tombstone::Source(source.clone()));
-            let first = items.messages.iter().find(|message| !message.body.forgotten);
+            // The source still has the text from before an edit.
+            let is_original = |it: &&Message| !it.body.forgotten && it.body.edited_at.is_none();
+            let first = items.messages.iter().find(is_original);
             plan.tombstones.push(match first {
                 Some(first) => Tombstone::Opening(source.clone(), first.idx, first.hash),
                 None => Tombstone::AnyOpening(source.clone()),
@@ -153,22 +171,28 @@ impl ForgetPlanner {
         if items.messages.is_empty() && items.calls.is_empty() {
             return Ok(());
         }
-        for message in &items.messages {
-            conversation.totals.chars -= u64::from(message.chars);
-            conversation.totals.tokens -= u64::from(message.tokens);
-        }
+        let is_masked = *selection == ItemSelection::Secrets;
+        let erasing = match is_masked {
+            true => self.mask(&mut conversation, &items),
+            false => erase(&mut conversation, &items),
+        };
         conversation.tree_state.outdate_windows();
-        self.update_metadata(reader, &mut conversation, &items.messages)?;
+        if !is_masked {
+            self.update_metadata(reader, &mut conversation, &items.messages)?;
+        }
         if !plan.slugs.insert(conversation.slug.clone()) {
             conversation.slug = format!("{}-{}", conversation.slug, id.short());
         }
         let nodes = reader.nodes(id, &NodeFilter::default())?;
         let rewritten = nodes_to_rewrite(&nodes, &items.messages, &items.calls);
         let mut tree_writes = Vec::new();
-        let jobs = self.rewrite_nodes(reader, &mut conversation, &rewritten, &mut tree_writes)?;
+        let (engine, now) = (&self.engine, self.now);
+        let jobs =
+            rewrite_nodes(engine, reader, (&mut conversation, now), &rewritten, &mut tree_writes)?;
         let turns: BTreeSet<TurnNo> = items.turns().collect();
         let embeddings = embed::plan_turns(&self.engine, reader, id, turns, self.now)?;
-        plan.tombstones.extend(items.tombstones(id));
+        // The ids of masked items stay, so that an import finds them.
+        plan.tombstones.extend(items.tombstones(id).filter(|_| !is_masked));
         plan.conversations.push(AuditedConversation {
             id: id.to_string(),
             removed: false,
@@ -182,70 +206,36 @@ impl ForgetPlanner {
             },
             rewritten: rewritten.iter().map(|node| audited(node)).collect(),
         });
-        let places = items.calls.iter().map(|call| (call.turn, call.order)).collect();
-        plan.writes.extend([
-            Write::PutConversation(conversation),
-            Write::ForgetMessages(id, items.messages.iter().map(|it| it.idx).collect()),
-            Write::ForgetToolCalls(id, places),
-            Write::ForgetErrors(id),
-        ]);
+        plan.writes.push(Write::PutConversation(conversation));
+        plan.writes.extend(erasing);
+        plan.writes.push(Write::ForgetErrors(id));
         plan.writes.extend(tree_writes);
         plan.writes.extend(embeddings);
         Ok(())
     }
 
-    /// Removes nodes, and plans the jobs that write them again in the same place. Returns the
-    /// number of jobs that worked on erased content.
-    fn rewrite_nodes(
-        &self,
-        reader: &dyn Reader,
-        conversation: &mut Conversation,
-        rewritten: &[&Node],
-        writes: &mut Vec<Write>,
-    ) -> StoreResult<u32> {
-        let (key, id) = (self.engine.key(conversation.id), conversation.id);
-        let policy = policy_of(self.engine.policy(), conversation)?;
-        let planner =
-            TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now: self.now };
-        let mut by_level: BTreeMap<Level, Vec<u32>> = BTreeMap::new();
-        let mut replaced: BTreeMap<(Level, u32), NodeSpec> = BTreeMap::new();
-        for node in rewritten.iter().filter(|node| !node.spec.is_top()) {
-            by_level.entry(node.level()).or_default().push(node.ordinal());
-            let replaces = Some(RemovedNode { parent: node.parent });
-            let spec = NodeSpec { replaces, ..node.spec.clone() };
-            replaced.insert((node.level(), node.ordinal()), spec);
+    /// Masks the secrets of items and of the title, and erases their earlier versions.
+    fn mask(&self, conversation: &mut Conversation, items: &SelectedItems) -> Vec<Write> {
+        let id = conversation.id;
+        let mut writes = vec![Write::ForgetVersions(id, positions(&items.messages))];
+        for message in &items.messages {
+            let mut masked = message.clone();
+            masked.mask();
+            masked.tokens = self.engine.count_tokens(&masked.body.text);
+            masked.hash = masked.body.hash();
+            masked.body.edited_at = Some(self.now);
+            let totals = &mut conversation.totals;
+            totals.chars = totals.chars + u64::from(masked.chars) - u64::from(message.chars);
+            totals.tokens = totals.tokens + u64::from(masked.tokens) - u64::from(message.tokens);
+            writes.push(Write::AmendMessage(id, Box::new(masked), None));
         }
-        writes.extend(
-            by_level.into_iter().map(|(level, ordinals)| Write::RemoveNodes(id, level, ordinals)),
-        );
-        if let Some(level) = conversation.tree_state.top.filter(|_| !rewritten.is_empty()) {
-            planner.drop_top(conversation, level, writes);
+        for call in &items.calls {
+            let mut masked = call.clone();
+            masked.call.mask();
+            writes.push(Write::AmendToolCall(id, masked));
         }
-        let parents: BTreeSet<(Level, u32)> = rewritten
-            .iter()
-            .filter_map(|node| Some((node.level().above(), node.parent?)))
-            .collect();
-        let mut affected = 0;
-        for mut job in reader.jobs(&JobFilter::of(id))? {
-            let place = Level::new(job.kind.height()).map(|level| (level, job.kind.position()));
-            let Some(place) = place else { continue };
-            let own = replaced.get(&place).cloned();
-            match &mut job.kind {
-                JobKind::EmbedNode(..) if own.is_some() => writes.push(Write::RemoveJob(job)),
-                JobKind::Summarize(task) if own.is_some() || parents.contains(&place) => {
-                    // The job of a group that was never written lists children by their old ids.
-                    task.replaces =
-                        own.and_then(|own| own.replaces).or(Some(RemovedNode { parent: None }));
-                    replaced.remove(&place);
-                    job.retry(self.now);
-                    writes.push(Write::PutJob(job));
-                }
-                _ => continue,
-            }
-            affected += 1;
-        }
-        writes.extend(planner.jobs(replaced.into_values().collect()));
-        Ok(affected)
+        conversation.title = conversation.title.take().map(|it| redact(&it).0.into_owned());
+        writes
     }
 
     /// Removes forgotten authors from the participants, and a title that quotes a forgotten
@@ -290,6 +280,23 @@ impl ForgetPlanner {
     }
 }
 
+/// Replaces items with placeholders.
+fn erase(conversation: &mut Conversation, items: &SelectedItems) -> Vec<Write> {
+    for message in &items.messages {
+        conversation.totals.chars -= u64::from(message.chars);
+        conversation.totals.tokens -= u64::from(message.tokens);
+    }
+    let places = items.calls.iter().map(|call| (call.turn, call.order)).collect();
+    vec![
+        Write::ForgetMessages(conversation.id, positions(&items.messages)),
+        Write::ForgetToolCalls(conversation.id, places),
+    ]
+}
+
+fn positions(messages: &[Message]) -> Vec<MessageIdx> {
+    messages.iter().map(|message| message.idx).collect()
+}
+
 impl SelectedItems {
     /// The turns that lose something.
     fn turns(&self) -> impl Iterator<Item = TurnNo> {
@@ -312,10 +319,9 @@ fn existing(reader: &dyn Reader, id: ConversationId) -> StoreResult<Conversation
     Ok(reader.conversation(id)?.ok_or_else(missing)?)
 }
 
-/// The conversations of the tenant, or of one project.
-fn listed(reader: &dyn Reader, project: Option<String>) -> StoreResult<Vec<Conversation>> {
-    let filter = ConversationFilter { project, ..ConversationFilter::all(usize::MAX) };
-    reader.conversations(&ConversationQuery::List(&filter))
+/// All conversations that a filter selects.
+fn listed(reader: &dyn Reader, filter: &ConversationFilter) -> StoreResult<Vec<Conversation>> {
+    reader.conversations(&ConversationQuery::List(filter))
 }
 
 /// The items of a selection that are not forgotten yet.
@@ -338,16 +344,32 @@ fn select(
         ItemSelection::Thread(_) | ItemSelection::Author(_) => {
             select_messages(reader, id, |message| selection.has_message(message))?
         }
+        ItemSelection::Secrets => return select_secrets(reader, id),
     };
     messages.retain(|message| selection.has_message(message) && !message.body.forgotten);
     let mut calls = match selection {
         ItemSelection::Message(_) | ItemSelection::Author(_) => Vec::new(),
         ItemSelection::Turn(turn) => reader.tool_calls(id, turns(*turn))?,
-        ItemSelection::Range(..) | ItemSelection::Thread(_) => {
+        ItemSelection::Range(..) | ItemSelection::Thread(_) | ItemSelection::Secrets => {
             reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?
         }
     };
     calls.retain(|call| selection.has_call(call) && !call.call.is_forgotten());
+    Ok(SelectedItems { messages, calls })
+}
+
+/// The items with secrets, also those that have one only in an earlier version.
+fn select_secrets(reader: &dyn Reader, id: ConversationId) -> StoreResult<SelectedItems> {
+    let mut versions = reader.versions(id, Span::starting(MessageIdx(0), usize::MAX))?;
+    let has_secret = |text: &str| !redact(text).1.is_empty();
+    versions.retain(|it| {
+        has_secret(&it.text) || it.parts.as_ref().is_some_and(|it| has_secret(it.as_str()))
+    });
+    let was_secret = |message: &Message| versions.iter().any(|it| it.idx == message.idx);
+    let secrets = ItemSelection::Secrets;
+    let messages = select_messages(reader, id, |it| secrets.has_message(it) || was_secret(it))?;
+    let mut calls = reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?;
+    calls.retain(|call| secrets.has_call(call));
     Ok(SelectedItems { messages, calls })
 }
 

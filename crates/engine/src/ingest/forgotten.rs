@@ -35,21 +35,25 @@ impl AppendPlanner {
         Ok(forgotten.next() == Some(true) && !forgotten.any(|is_same| is_same))
     }
 
-    /// The report on entries of a forgotten conversation: nothing is stored.
-    pub(super) fn refuse_forgotten(
+    /// The report on entries of a forgotten or excluded conversation: nothing is stored.
+    pub(super) fn refuse(
         &self,
         conversation: Conversation,
+        reason: EntryOutcome,
     ) -> StoreResult<(Vec<Write>, AppendReport)> {
         if self.entries.is_empty() {
-            let reason = "it was forgotten; allow its return with `treering forget --allow-return`";
+            let reason = match reason {
+                EntryOutcome::Excluded => "its folder is in capture.exclude_folders",
+                _ => "it was forgotten; allow its return with `treering forget --allow-return`",
+            };
             return Err(Invalid::new(format!("conversation {}", conversation.id), reason).into());
         }
         let outcome = |kind: &EntryKind<_>| match kind {
             EntryKind::TurnEnd => EntryOutcome::TurnEnded,
-            _ => EntryOutcome::Forgotten,
+            _ => reason,
         };
         let outcomes = self.entries.iter().map(|entry| outcome(&entry.kind)).collect();
-        Ok((Vec::new(), AppendReport { conversation, created: false, outcomes }))
+        Ok((Vec::new(), self.report(conversation, false, outcomes)))
     }
 
     /// Adds the outcomes of entries that were forgotten.

@@ -12,17 +12,18 @@ use treering_core::{
 use super::AppendPlanner;
 
 impl AppendPlanner {
-    /// Whether the stored messages and the entries agree over their common length. A forgotten
-    /// message agrees with any.
+    /// Whether the stored messages and the entries agree over their common length. A forgotten or
+    /// edited message agrees with any.
     pub(super) fn has_same_prefix(
         &self,
         reader: &dyn Reader,
         conversation: &Conversation,
     ) -> StoreResult<bool> {
-        let stored = stored_hashes(reader, &self.key(conversation.id))?;
+        let stored = stored_messages(reader, &self.key(conversation.id))?;
         let entries = self.entries.iter().filter_map(message_hash);
-        let agrees = |(stored, entry): (Option<ContentHash>, ContentHash)| {
-            stored.is_none_or(|stored| stored == entry)
+        let agrees = |(stored, entry): (StoredMessage, ContentHash)| match stored {
+            StoredMessage::Forgotten | StoredMessage::Edited => true,
+            StoredMessage::Original(hash) => hash == entry,
         };
         Ok(stored.into_iter().zip(entries).all(agrees))
     }
@@ -34,14 +35,17 @@ impl AppendPlanner {
         key: &ConversationKey,
         totals: ConversationTotals,
     ) -> StoreResult<Vec<Option<EntryOutcome>>> {
-        let mut stored = stored_hashes(reader, key)?.into_iter();
+        let mut stored = stored_messages(reader, key)?.into_iter();
         let mut calls = totals.tool_calls;
         let matched = self.entries.iter().map(|entry| match &entry.kind {
             EntryKind::Message(message) => {
                 let outcome = match stored.next()? {
-                    None => EntryOutcome::Forgotten,
-                    Some(hash) if hash == message.hash => EntryOutcome::AlreadyStored,
-                    Some(_) => EntryOutcome::ContentDiffers,
+                    StoredMessage::Forgotten => EntryOutcome::Forgotten,
+                    StoredMessage::Edited => EntryOutcome::AlreadyStored,
+                    StoredMessage::Original(hash) if hash == message.hash => {
+                        EntryOutcome::AlreadyStored
+                    }
+                    StoredMessage::Original(_) => EntryOutcome::ContentDiffers,
                 };
                 message.body.external_id.is_none().then_some(outcome)
             }
@@ -86,17 +90,27 @@ impl AppendPlanner {
     }
 }
 
-/// The hashes of the stored messages; `None` for a forgotten one.
-fn stored_hashes(
-    reader: &dyn Reader,
-    key: &ConversationKey,
-) -> StoreResult<Vec<Option<ContentHash>>> {
+/// A stored message, to be compared with the source.
+enum StoredMessage {
+    /// As it came.
+    Original(ContentHash),
+    /// Its content was forgotten.
+    Forgotten,
+    /// The text at the source is another one.
+    Edited,
+}
+
+fn stored_messages(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<StoredMessage>> {
     const PAGE: usize = 1000;
     let mut hashes = Vec::new();
     loop {
         let from = MessageIdx(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
         let page = reader.messages(key.id, Span::starting(from, PAGE))?;
-        hashes.extend(page.iter().map(|message| (!message.body.forgotten).then_some(message.hash)));
+        hashes.extend(page.iter().map(|message| match &message.body {
+            body if body.forgotten => StoredMessage::Forgotten,
+            body if body.edited_at.is_some() => StoredMessage::Edited,
+            _ => StoredMessage::Original(message.hash),
+        }));
         if page.len() < PAGE {
             return Ok(hashes);
         }

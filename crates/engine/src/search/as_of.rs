@@ -10,6 +10,7 @@ use super::index::ItemIndex;
 use super::{Query, SearchOutcome};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::recall::PastVersions;
 
 impl Engine {
     /// The hits of a query in a conversation as it was with `end` messages, without snippets.
@@ -28,7 +29,10 @@ impl Engine {
         calls.retain(|call| call.before.0 < end);
         let mut nodes = reader.nodes(id, &NodeFilter::default())?;
         nodes.retain(|node| node.spec.is_sealed_at(MessageIdx(end), node.source.until));
-        let messages = messages.into_iter().map(|message| Change::Message(id, message));
+        let past = PastVersions::read(&*reader, id, end, now)?;
+        nodes.retain(|node| !past.is_in(node.source.from..node.source.until));
+        let messages =
+            messages.into_iter().map(|message| Change::Message(id, past.restore(message)));
         let calls = calls.into_iter().map(|call| Change::ToolCall(id, call));
         let nodes = nodes.into_iter().map(|node| Change::Node(id, Box::new(node)));
         let changes: Vec<Change> = messages.chain(calls).chain(nodes).collect();

@@ -11,6 +11,9 @@ use super::index::{ConversationEntry, FLAG_DELETED, IndexedItem, ItemIndex, role
 pub(super) struct Filter {
     /// The conversations in scope, by index.
     pub(super) conversations: Option<ConversationSet>,
+    /// Whether each conversation is excluded, by index; empty if none is.
+    excluded: Vec<bool>,
+    excluded_roles: Vec<u8>,
     thread: Option<u16>,
     author: Option<u16>,
     role: Option<u8>,
@@ -38,7 +41,8 @@ impl ConversationSet {
         indexes.dedup();
         let mut is_in = vec![false; index.conversations.len()];
         indexes.iter().for_each(|position| is_in[*position as usize] = true);
-        let ranges = indexes.iter().map(|position| index.conversations[*position as usize].range());
+        let ranges =
+            indexes.iter().map(|position| index.conversations[*position as usize].numbers.clone());
         let range = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
         Self { indexes, is_in, range }
     }
@@ -56,6 +60,8 @@ impl Filter {
     pub(super) const fn none() -> Self {
         Self {
             conversations: None,
+            excluded: Vec::new(),
+            excluded_roles: Vec::new(),
             thread: None,
             author: None,
             role: None,
@@ -74,6 +80,13 @@ impl Filter {
             filter.matches_nothing |= indexes.is_empty();
             filter.conversations = Some(ConversationSet::of(index, indexes));
         }
+        let excluded: Vec<u32> =
+            query.excluded.iter().filter_map(|id| index.entry_index(*id)).collect();
+        if !excluded.is_empty() {
+            filter.excluded = vec![false; index.conversations.len()];
+            excluded.iter().for_each(|position| filter.excluded[*position as usize] = true);
+        }
+        filter.excluded_roles = query.excluded_roles.iter().copied().map(role_code).collect();
         if let Some(thread) = &query.thread {
             let position = index.threads.iter().position(|other| other == thread);
             filter.matches_nothing |= position.is_none();
@@ -92,6 +105,7 @@ impl Filter {
         filter.has_item_conditions = filter.thread.is_some()
             || filter.author.is_some()
             || filter.role.is_some()
+            || !filter.excluded_roles.is_empty()
             || !filter.levels.is_empty()
             || filter.since.is_some()
             || filter.until.is_some();
@@ -118,6 +132,7 @@ impl Filter {
         self.thread.is_none_or(is_in)
             && self.author.is_none_or(|author| item.author == author)
             && self.role.is_none_or(|role| item.role == role)
+            && !self.excluded_roles.contains(&item.role)
             && (self.levels.is_empty() || self.levels.contains(&item.level))
             && self.since.is_none_or(|since| end >= since)
             && self.until.is_none_or(|until| start < until)
@@ -125,8 +140,8 @@ impl Filter {
 
     #[inline]
     pub(super) fn in_scope(&self, item: &IndexedItem) -> bool {
-        self.conversations
-            .as_ref()
-            .is_none_or(|conversations| conversations.is_in[item.conversation as usize])
+        let conversation = item.conversation as usize;
+        !self.excluded.get(conversation).is_some_and(|is_excluded| *is_excluded)
+            && self.conversations.as_ref().is_none_or(|all| all.is_in[conversation])
     }
 }

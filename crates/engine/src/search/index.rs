@@ -76,6 +76,8 @@ pub(super) const NO_SESSION: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct ConversationEntry {
     pub(super) id: ConversationId,
+    /// The range that contains the numbers of its items; empty while there are none.
+    pub(super) numbers: Range<u32>,
     /// Its messages, in order.
     pub(super) items: Vec<u32>,
     /// Its tool calls and nodes.
@@ -86,16 +88,6 @@ pub(super) struct ConversationEntry {
     pub(super) authors: Vec<u16>,
     /// For each thread its last item and its length in characters.
     pub(super) thread_ends: Vec<(u16, u32, f64)>,
-}
-
-impl ConversationEntry {
-    /// The range that contains the numbers of its items.
-    pub(super) fn range(&self) -> Range<u32> {
-        let firsts = [self.items.first(), self.others.first()];
-        let lasts = [self.items.last(), self.others.last()];
-        let first = firsts.into_iter().flatten().min().copied().unwrap_or(0);
-        first..lasts.into_iter().flatten().max().map_or(first, |last| last + 1)
-    }
 }
 
 /// All searchable items of a tenant.

@@ -23,7 +23,7 @@ impl ItemIndex {
     /// Applies a change of the store.
     pub(super) fn add(&mut self, change: &Change, embedding: ItemEmbedding) {
         match change {
-            Change::Message(id, it) if it.body.forgotten => self.forget(*id, Some(it.idx)),
+            Change::Message(id, it) if it.is_left_out() => self.forget(*id, Some(it.idx)),
             Change::Message(id, message) => self.add_message(*id, message, embedding),
             Change::Removed(id) => self.forget(*id, None),
             Change::ToolCall(id, call) => self.add_call(*id, call, embedding),
@@ -33,10 +33,12 @@ impl ItemIndex {
         }
     }
 
-    /// Adds a message. The messages of a conversation arrive in order.
+    /// Adds a message and replaces its previous version. Otherwise the messages of a conversation
+    /// arrive in order.
     fn add_message(&mut self, id: ConversationId, message: &Message, embedding: ItemEmbedding) {
         let body = &message.body;
-        let text = head(&body.text);
+        let text = message.recalled_text();
+        let text = head(&text);
         let mut flags = 0;
         if body.role == Role::User {
             flags |= FLAG_USER;
@@ -166,6 +168,11 @@ impl ItemIndex {
                 NO_SESSION
             }
         };
+        let entry = &mut self.conversations[item.conversation as usize];
+        if entry.numbers.is_empty() {
+            entry.numbers.start = number;
+        }
+        entry.numbers.end = number + 1;
         self.session_of.push(session);
         self.items.push(item);
         let Some(extent) = extent else { return };
@@ -185,6 +192,11 @@ impl ItemIndex {
 
     /// Links a message to the message before it in its thread, and returns its session.
     fn link_message(&mut self, item: &mut IndexedItem, number: u32) -> u32 {
+        let entry = &self.conversations[item.conversation as usize];
+        let last = entry.items.last().map(|last| self.items[*last as usize].number);
+        if last.is_some_and(|last| item.number <= last) {
+            return self.link_amended(item, number);
+        }
         let entry = &mut self.conversations[item.conversation as usize];
         let end = entry.thread_ends.iter_mut().find(|(of, ..)| *of == item.thread);
         let (before, start) = match &end {
@@ -207,6 +219,58 @@ impl ItemIndex {
         }
         self.messages += 1;
         self.assign_session(item, number)
+    }
+
+    /// Links an amended message in the place of its previous version, or between its neighbors if
+    /// that is no longer in the index. Returns its session.
+    fn link_amended(&mut self, item: &mut IndexedItem, number: u32) -> u32 {
+        let entry = &mut self.conversations[item.conversation as usize];
+        let position =
+            entry.items.partition_point(|it| self.items[*it as usize].number < item.number);
+        let old = entry.items[position];
+        let is_version = self.items[old as usize].number == item.number;
+        match is_version {
+            true => entry.items[position] = number,
+            false => entry.items.insert(position, number),
+        }
+        let is_beside = |it: &&u32| self.items[**it as usize].thread == item.thread;
+        let before = entry.items[..position].iter().rev().find(is_beside).copied();
+        let after = entry.items[position + 1..].iter().find(is_beside).copied();
+        if let Some(end) = entry.thread_ends.iter_mut().find(|(of, ..)| *of == item.thread)
+            && after.is_none()
+        {
+            end.1 = number;
+        }
+        (item.before, item.after) = (before.unwrap_or(number), after.unwrap_or(number));
+        let beside = if is_version { Some(old) } else { before.or(after) };
+        item.mid_char = beside.map_or(0.0, |beside| self.items[beside as usize].mid_char);
+        item.cover = self.cover_of(item).unwrap_or(number);
+        if let Some(before) = before {
+            self.items[before as usize].after = number;
+        }
+        if let Some(after) = after {
+            self.items[after as usize].before = number;
+        }
+        if is_version {
+            self.delete(old, true);
+            return self.session_of[old as usize];
+        }
+        self.messages += 1;
+        match beside {
+            Some(beside) => self.session_of[beside as usize],
+            None => self.assign_session(item, number),
+        }
+    }
+
+    /// The node of level 1 that covers a message.
+    fn cover_of(&self, item: &IndexedItem) -> Option<u32> {
+        let covers = |(node, extent): &(&u32, &NodeExtent)| {
+            self.items[**node as usize].conversation == item.conversation
+                && extent.window.as_ref().is_some_and(|(thread, messages)| {
+                    *thread == item.thread && messages.contains(&item.number)
+                })
+        };
+        self.extents.iter().find(covers).map(|(node, _)| *node)
     }
 
     /// The session of a message: that of the message before it, unless the gap is too long.
@@ -322,6 +386,7 @@ impl ItemIndex {
         *self.entry_of.entry(id).or_insert_with(|| {
             entries.push(ConversationEntry {
                 id,
+                numbers: 0..0,
                 items: Vec::new(),
                 others: Vec::new(),
                 sum: vec![0.0; dims],

@@ -1,6 +1,7 @@
 //! Search over messages, tool calls and nodes, by words and by embedding similarity at once.
 
 mod as_of;
+mod exclude;
 mod filter;
 mod in_process;
 mod index;
@@ -23,6 +24,7 @@ mod term_matches;
 mod text;
 mod text_order;
 mod topics;
+mod turns;
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -30,11 +32,11 @@ use std::time::Instant;
 use treering_core::fusion::{MIN_SCORE, Signals, WEAK_BELOW};
 use treering_core::lexicon::TermId;
 use treering_core::ports::{
-    ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, ItemFilter,
-    ItemRef, SearchCandidate, SearchIndex, StoredItem,
+    ConversationFilter, IndexError, IndexQuery, IndexSnapshot, ItemFilter, ItemRef,
+    SearchCandidate, SearchIndex, StoredItem,
 };
 use treering_core::{
-    COMPARED, ConversationId, ConversationState, Message, MessageIdx, Node, Question, Role,
+    COMPARED, ConversationId, ConversationState, Label, Message, MessageIdx, Node, Question, Role,
     ThreadName, Timestamp, ToolCall, prompt,
 };
 
@@ -42,9 +44,13 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use in_process::InProcessIndex;
 
+pub use exclude::Exclusion;
 pub(crate) use index_cache::IndexCache;
 pub use snippet::Snippet;
 pub(crate) use text::{call_text, content_hash, text_to_embed};
+
+/// Number of items to compare for each turn of a result.
+const ITEMS_PER_TURN: usize = 4;
 
 /// A search query with its filters.
 #[derive(Debug, Clone, Default)]
@@ -58,8 +64,14 @@ pub struct Query {
     /// Only conversations of this project: their working directory or their project path is this
     /// folder or lies below it.
     pub project: Option<String>,
-    /// Only conversations in these states; any state if empty.
+    /// Only conversations with all of these labels.
+    pub labels: Vec<Label>,
+    /// Only conversations in these states. If empty, any state but archived.
     pub states: Vec<ConversationState>,
+    /// Search archived conversations too. One that `conversations` names is always searched.
+    pub archived: bool,
+    /// Items to leave out.
+    pub exclude: Vec<Exclusion>,
     /// Only this thread.
     pub thread: Option<ThreadName>,
     /// Only messages of this author.
@@ -81,6 +93,8 @@ pub struct Query {
     pub limit: usize,
     /// Minimum score of a hit; [`MIN_SCORE`] if there is none, and 0 for a semantic query.
     pub min_score: Option<f32>,
+    /// Return one hit for each turn, with the other items of the turn that match.
+    pub by_turn: bool,
 }
 
 impl Query {
@@ -95,14 +109,18 @@ impl Query {
         self.min_score.unwrap_or(default)
     }
 
-    /// The number of candidates to rank. Topics are compared after ranking, so that a query with
-    /// topics needs many more candidates than hits.
+    /// The number of candidates to rank. Topics and excluded messages are compared after ranking,
+    /// so that a query with one of them needs many more candidates than hits.
     fn candidates(&self) -> usize {
-        const WITH_TOPICS: usize = 5000;
+        const COMPARED_LATER: usize = 5000;
+        let is_message_range = |it: &Exclusion| matches!(it, Exclusion::Messages(..));
+        let is_compared_later =
+            !self.topics.is_empty() || self.exclude.iter().any(is_message_range);
         match self.limit {
             0 => 0,
-            limit if self.topics.is_empty() => limit.max(COMPARED),
-            limit => limit.max(WITH_TOPICS),
+            limit if is_compared_later => limit.max(COMPARED_LATER),
+            limit if self.by_turn => limit.max(COMPARED).saturating_mul(ITEMS_PER_TURN),
+            limit => limit.max(COMPARED),
         }
     }
 }
@@ -122,6 +140,9 @@ pub struct Hit {
     pub snippet: Snippet,
     /// The later message that supersedes it, if the question is about the present.
     pub superseded_by: Option<(ConversationId, MessageIdx)>,
+    /// The other messages and tool calls of its turn that match, best first, without snippets. Only
+    /// for a query by turn.
+    pub same_turn: Vec<Hit>,
 }
 
 /// The kinds of items that search finds.
@@ -149,7 +170,7 @@ impl HitItem {
     /// The searched text of the item.
     fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Message(message) => Cow::Borrowed(&message.body.text),
+            Self::Message(message) => message.recalled_text(),
             Self::Node(node) => prompt::without_headings(&node.content.overview),
             Self::ToolCall(call) => Cow::Owned(call_text(call)),
         }
@@ -261,41 +282,63 @@ impl Engine {
             return Err(treering_core::ProviderError::transient(why).into());
         }
         let filter = self.filter(query)?;
-        let index_query = IndexQuery {
+        let mut index_query = IndexQuery {
             question: &question,
             vector: &vector,
             filter: &filter,
             semantic: query.semantic,
             limit: query.candidates(),
         };
-        let mut candidates = index.candidates(&index_query)?;
-        text_order::rank_as_typed(&*self.reader()?, &question, &mut candidates)?;
-        let mut hits = self.resolve(query, &candidates)?;
-        text_order::rank_latest_first(&question, &mut hits);
-        hits.truncate(query.limit);
+        let hits = loop {
+            let mut candidates = index.candidates(&index_query)?;
+            let is_wanted = |it: &&SearchCandidate| query.score(it) >= query.min_score();
+            let is_all = candidates.iter().filter(is_wanted).count() < index_query.limit;
+            text_order::rank_as_typed(&*self.reader()?, &question, &mut candidates)?;
+            let mut hits = self.resolve(query, &candidates)?;
+            text_order::rank_latest_first(&question, &mut hits);
+            if query.by_turn {
+                let (is_full, by_turn) = turns::by_turn(hits, &question, query.limit);
+                hits = by_turn;
+                // Many candidates may belong to few turns.
+                if !is_full && !is_all {
+                    index_query.limit = index_query.limit.saturating_mul(4);
+                    continue;
+                }
+            }
+            hits.truncate(query.limit);
+            break hits;
+        };
         Ok((SearchOutcome { hits, lexical_only_reason: words_only }, question))
     }
 
-    /// The item filter of a query. Directories and states are resolved to conversations.
+    /// The item filter of a query. Directories, labels and states are resolved to conversations.
     fn filter(&self, query: &Query) -> Result<ItemFilter> {
+        let reader = self.reader()?;
         let mut conversations =
             (!query.conversations.is_empty()).then(|| query.conversations.clone());
-        if query.cwd.is_some() || query.project.is_some() || !query.states.is_empty() {
-            let filter = ConversationFilter {
-                cwd: query.cwd.clone(),
-                project: query.project.clone(),
-                states: query.states.clone(),
-                after: None,
-                limit: usize::MAX,
-            };
-            let found = self.reader()?.conversations(&ConversationQuery::List(&filter))?;
-            let found = found.into_iter().map(|conversation| conversation.id);
+        let scope = ConversationFilter {
+            cwd: query.cwd.clone(),
+            project: query.project.clone(),
+            labels: query.labels.clone(),
+            states: query.states.clone(),
+            ..ConversationFilter::all(usize::MAX)
+        };
+        if scope != ConversationFilter::all(usize::MAX) {
+            let found = reader.conversation_ids(&scope)?;
             let is_wanted =
                 |id: &ConversationId| conversations.as_ref().is_none_or(|all| all.contains(id));
-            conversations = Some(found.filter(is_wanted).collect());
+            conversations = Some(found.into_iter().filter(is_wanted).collect());
+        }
+        let mut excluded = exclude::conversations(&query.exclude);
+        if query.conversations.is_empty() && query.states.is_empty() && !query.archived {
+            let states = vec![ConversationState::Archived];
+            let archived = ConversationFilter { states, ..ConversationFilter::all(usize::MAX) };
+            excluded.extend(reader.conversation_ids(&archived)?);
         }
         Ok(ItemFilter {
             conversations,
+            excluded,
+            excluded_roles: exclude::roles(&query.exclude),
             thread: query.thread.clone(),
             author: query.author.clone(),
             role: query.role,
@@ -312,25 +355,48 @@ impl Engine {
         let is_wanted = |it: &&SearchCandidate| query.score(it) >= min_score;
         let candidates: Vec<&SearchCandidate> = candidates.iter().filter(is_wanted).collect();
         let reader = self.reader()?;
-        let limit = query.limit.max(COMPARED);
-        let mut hits = Vec::with_capacity(limit.min(candidates.len()));
+        let (limit, recall) = (query.limit.max(COMPARED), self.recall_options());
+        let mut hits: Vec<Hit> = Vec::with_capacity(limit.min(candidates.len()));
+        let mut read = 0;
         for page in candidates.chunks(limit) {
             let refs: Vec<ItemRef> = page.iter().map(|candidate| candidate.item).collect();
             let items = reader.items(&refs)?;
             for (item, candidate) in items.into_iter().zip(page) {
                 let (conversation, signals) = (candidate.item.conversation(), candidate.signals);
-                let Some(item) = item.map(HitItem::from) else { continue };
-                if topics::has_one(&*reader, conversation, &item, &query.topics)? {
+                let item =
+                    item.filter(|it| !matches!(it, StoredItem::Message(it) if it.is_left_out()));
+                let Some(item) = item.map(|item| recall.item(item)) else { continue };
+                if !exclude::is_excluded(&query.exclude, conversation, &item)
+                    && topics::has_one(&*reader, conversation, &item, &query.topics)?
+                {
                     let (score, snippet) = (query.score(candidate), Snippet::default());
-                    let superseded_by = None;
-                    hits.push(Hit { conversation, item, score, signals, snippet, superseded_by });
+                    let (superseded_by, same_turn) = (None, Vec::new());
+                    hits.push(Hit {
+                        conversation,
+                        item,
+                        score,
+                        signals,
+                        snippet,
+                        superseded_by,
+                        same_turn,
+                    });
                 }
             }
-            if hits.len() >= limit {
+            read += page.len();
+            // The other items of the turns are among the candidates too.
+            let is_enough = match query.by_turn {
+                true => {
+                    read >= limit.saturating_mul(ITEMS_PER_TURN) && turns::count(&hits) >= limit
+                }
+                false => hits.len() >= limit,
+            };
+            if is_enough {
                 break;
             }
         }
-        hits.truncate(limit);
+        if !query.by_turn {
+            hits.truncate(limit);
+        }
         Ok(hits)
     }
 }

@@ -82,8 +82,7 @@ fn window(line: &str, found: &[(usize, usize)]) -> (usize, usize) {
         let end = from + LONGEST;
         found.iter().filter(|(start, stop)| *start >= from && *stop <= end).count()
     };
-    // Starts a little before the first match, to give it some context.
-    let starts = found.iter().map(|(start, _)| start.saturating_sub(40)).chain([0]);
+    let starts = found.iter().map(|(start, _)| start_for(line, *start)).chain([0]);
     let from = starts.max_by_key(|from| (count(*from), usize::MAX - from)).unwrap_or(0);
     let boundary = |mut at: usize| {
         while !line.is_char_boundary(at) {
@@ -93,6 +92,7 @@ fn window(line: &str, found: &[(usize, usize)]) -> (usize, usize) {
     };
     let from = match boundary(from) {
         0 => 0,
+        at if line[..at].ends_with(' ') => at,
         at => line[at..].find(' ').map_or(at, |gap| at + gap + 1),
     };
     let end = line[from..].char_indices().nth(LONGEST).map_or(line.len(), |(at, _)| from + at);
@@ -101,6 +101,17 @@ fn window(line: &str, found: &[(usize, usize)]) -> (usize, usize) {
         false => end,
     };
     (from, end)
+}
+
+/// The start of the sentence with a match, or a little before the match if the sentence is long.
+fn start_for(line: &str, at: usize) -> usize {
+    let marks = [". ", "! ", "? ", "… ", "。"];
+    let ends = marks.iter().filter_map(|mark| Some(line[..at].rfind(mark)? + mark.len()));
+    let sentence = ends.max().unwrap_or(0);
+    match at - sentence <= LONGEST / 2 {
+        true => sentence,
+        false => at - 40,
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +134,15 @@ mod tests {
         let snippet = Snippet::of(&text, &question, &matches);
         let marked = snippet.marked("[", "]");
         assert!(marked.contains("The [staging] [port] is 7410, é."), "{marked}");
+        let sentence =
+            "After the outage of last week, Ana and Juno agreed on the staging port 7410.";
+        let text = format!("{}Nothing. {sentence} {}", "word ".repeat(99), "Other. ".repeat(99));
+        let snippet = Snippet::of(&text, &question, &matches);
+        assert!(snippet.text.starts_with(&format!("…{sentence}")), "{snippet}");
+        let long =
+            format!("{} the staging port is 7410 {}", "word ".repeat(99), "word ".repeat(99));
+        let marked_long = Snippet::of(&long, &question, &matches).marked("[", "]");
+        assert!(marked_long.contains("the [staging] [port] is 7410"), "{marked_long}");
         assert!(marked.starts_with('…') && marked.ends_with('…'), "{marked}");
         assert_eq!(Snippet::of("short", &question, &matches).text, "short");
         assert_eq!(Snippet::of("", &question, &matches), Snippet::default());

@@ -50,7 +50,7 @@ fn without_markup(json: &str) -> String {
 /// The text of a changed item that is embedded; empty for other changes.
 pub(crate) fn text_to_embed(change: &Change) -> Cow<'_, str> {
     match change {
-        Change::Message(_, message) => Cow::Borrowed(&message.body.text),
+        Change::Message(_, message) => message.recalled_text(),
         Change::ToolCall(_, call) => Cow::Owned(call_text(call)),
         Change::Node(_, node) => Cow::Owned(embedding_text::of_node(&node.content)),
         Change::JobEvent(..) | Change::Vector(..) | Change::Removed(_) => Cow::Borrowed(""),

@@ -52,6 +52,8 @@ pub struct Verification {
     pub problems: Vec<IntegrityProblem>,
     /// Harmless leftovers of rewritten data; a repair removes them.
     pub leftovers: Vec<IntegrityProblem>,
+    /// Nodes that are stale because a message was edited; an update rewrites them.
+    pub stale: Vec<IntegrityProblem>,
     /// Warnings about data that may be missing, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -154,16 +156,17 @@ impl Engine {
             let page = reader.conversations(&ConversationQuery::List(&filter))?;
             for conversation in &page {
                 report.conversations += 1;
-                let problems = match ConversationAudit::read(self, &*reader, conversation) {
+                let (problems, stale) = match ConversationAudit::read(self, &*reader, conversation)
+                {
                     Ok(ledger) => {
                         report.messages += u64::from(ledger.counted.messages);
                         report.tool_calls += u64::from(ledger.counted.tool_calls);
                         report.nodes += ledger.nodes;
-                        ledger.problems
+                        (ledger.problems, ledger.stale)
                     }
                     Err(error) => {
                         is_readable = false;
-                        vec![unreadable(error)?]
+                        (vec![unreadable(error)?], Vec::new())
                     }
                 };
                 let slug = self.name_of(conversation);
@@ -172,6 +175,7 @@ impl Engine {
                     description,
                 };
                 report.problems.extend(problems.into_iter().map(problem));
+                report.stale.extend(stale.into_iter().map(problem));
                 progress(report.messages);
             }
             match page.last() {
@@ -217,6 +221,7 @@ pub(crate) struct ConversationAudit<'a> {
     has_gap: bool,
     nodes: u64,
     problems: Vec<String>,
+    stale: Vec<String>,
 }
 
 impl<'a> ConversationAudit<'a> {
@@ -227,9 +232,9 @@ impl<'a> ConversationAudit<'a> {
     ) -> StoreResult<Self> {
         let mut ledger = Self::count(engine, reader, conversation)?;
         let key = engine.key(conversation.id);
-        let (nodes, problems) = tree::problems(reader, &key, conversation)?;
-        ledger.nodes = nodes;
-        ledger.problems.extend(problems);
+        let findings = tree::check(reader, &key, conversation)?;
+        (ledger.nodes, ledger.stale) = (findings.nodes, findings.stale);
+        ledger.problems.extend(findings.problems);
         for gap in embed::missing_jobs(engine, reader, conversation.id)? {
             ledger.report_problem(format!("no vector and no job to {gap}"));
         }
@@ -242,7 +247,8 @@ impl<'a> ConversationAudit<'a> {
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Self> {
-        let (counted, times, turns, last_turns, has_gap, nodes, problems) = Default::default();
+        let (counted, times, turns, last_turns) = Default::default();
+        let (has_gap, nodes, problems, stale) = Default::default();
         let mut ledger = Self {
             engine,
             reader,
@@ -254,6 +260,7 @@ impl<'a> ConversationAudit<'a> {
             has_gap,
             nodes,
             problems,
+            stale,
         };
         ledger.count_messages()?;
         ledger.count_tool_calls()?;

@@ -9,19 +9,30 @@ use treering_core::{
     Node, NodeId, NodeSpec, Reader, TextPosition, ThreadName, TreeState, Window,
 };
 
-/// The number of nodes of a tree, and descriptions of the problems of the tree and its jobs.
-pub(crate) fn problems(
+/// The result of checking a tree.
+pub(crate) struct TreeFindings {
+    /// The number of nodes.
+    pub(crate) nodes: u64,
+    /// Descriptions of the problems of the tree and its jobs.
+    pub(crate) problems: Vec<String>,
+    /// Descriptions of the nodes that an edit made stale.
+    pub(crate) stale: Vec<String>,
+}
+
+/// Checks a tree and its jobs.
+pub(crate) fn check(
     reader: &dyn Reader,
     key: &ConversationKey,
     conversation: &Conversation,
-) -> StoreResult<(u64, Vec<String>)> {
+) -> StoreResult<TreeFindings> {
     let (nodes, jobs) =
         (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
     let (valid_jobs, misplaced) = split_jobs(conversation, &nodes, jobs);
     let mut problems: Vec<String> =
         misplaced.into_iter().map(|(_, description)| description).collect();
-    problems.extend(tree_problems(reader, key, conversation, &nodes, &valid_jobs)?);
-    Ok((nodes.len() as u64, problems))
+    let (of_tree, stale) = tree_problems(reader, key, conversation, &nodes, &valid_jobs)?;
+    problems.extend(of_tree);
+    Ok(TreeFindings { nodes: nodes.len() as u64, problems, stale })
 }
 
 /// The jobs to remove because they have no input or duplicate another, and whether the tree must
@@ -34,7 +45,7 @@ pub(crate) fn needed_repairs(
     let (nodes, jobs) =
         (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
     let (valid_jobs, misplaced) = split_jobs(conversation, &nodes, jobs);
-    let is_broken = !tree_problems(reader, key, conversation, &nodes, &valid_jobs)?.is_empty();
+    let is_broken = !tree_problems(reader, key, conversation, &nodes, &valid_jobs)?.0.is_empty();
     Ok((misplaced.into_iter().map(|(job, _)| job).collect(), is_broken))
 }
 
@@ -88,14 +99,14 @@ fn split_jobs(
     (valid_jobs, misplaced)
 }
 
-/// Descriptions of the problems of a tree.
+/// Descriptions of the problems of a tree, and of its stale nodes.
 fn tree_problems(
     reader: &dyn Reader,
     key: &ConversationKey,
     conversation: &Conversation,
     nodes: &[Node],
     jobs: &[Job],
-) -> StoreResult<Vec<String>> {
+) -> StoreResult<(Vec<String>, Vec<String>)> {
     let planned = jobs.iter().filter_map(|job| match &job.kind {
         JobKind::Summarize(task) => Some(task),
         _ => None,
@@ -103,6 +114,7 @@ fn tree_problems(
     let mut tree = TreeCheck {
         conversation,
         problems: Vec::new(),
+        stale: BTreeMap::new(),
         nodes: BTreeMap::new(),
         planned: BTreeMap::new(),
         uncovered: Vec::new(),
@@ -115,8 +127,9 @@ fn tree_problems(
     }
     // A conversation from before trees existed has none until its next message or update.
     if conversation.tree_state == TreeState::default() && tree.nodes.is_empty() {
-        return Ok(tree.problems);
+        return Ok((tree.problems, Vec::new()));
     }
+    tree.find_stale(reader, key)?;
     if conversation.tree_state.through != conversation.totals.messages {
         let (through, messages) = (conversation.tree_state.through, conversation.totals.messages);
         tree.report_problem(format!("the tree covers {through} of {messages} messages"));
@@ -125,7 +138,7 @@ fn tree_problems(
     tree.check_groups();
     tree.check_top();
     tree.check_windows(reader, key)?;
-    Ok(tree.problems)
+    Ok((tree.problems, tree.stale.into_values().collect()))
 }
 
 struct TreeCheck<'a> {
@@ -133,6 +146,8 @@ struct TreeCheck<'a> {
     nodes: BTreeMap<(Level, u32), &'a Node>,
     planned: BTreeMap<(Level, u32), &'a NodeSpec>,
     problems: Vec<String>,
+    /// Dirty nodes without a job, because a message was amended after they were written.
+    stale: BTreeMap<(Level, u32), String>,
     /// Runs of messages in no window: the thread, the start, the last message, and the thread's
     /// position after it.
     uncovered: Vec<(ThreadName, TextPosition, MessageIdx, Option<TextPosition>)>,
@@ -141,6 +156,27 @@ struct TreeCheck<'a> {
 impl TreeCheck<'_> {
     fn report_problem(&mut self, description: String) {
         self.problems.push(description);
+    }
+
+    /// Finds the nodes that an amendment made stale.
+    fn find_stale(&mut self, reader: &dyn Reader, key: &ConversationKey) -> StoreResult<()> {
+        let waiting = self
+            .nodes
+            .iter()
+            .filter(|(position, node)| node.dirty && !self.planned.contains_key(position));
+        for (position, node) in waiting {
+            let span = Span::between(MessageIdx(node.source.from), MessageIdx(node.source.until));
+            let messages = reader.messages(key.id, span)?;
+            let amended = messages
+                .iter()
+                .find(|it| it.amended_at().is_some_and(|at| at >= node.provenance.at));
+            if let Some(message) = amended {
+                let description =
+                    format!("{} is stale: message {} was edited", node.id, message.idx);
+                self.stale.insert(*position, description);
+            }
+        }
+        Ok(())
     }
 
     /// Checks that every sealed ordinal has a node or a job, and no other ordinal does.
@@ -180,7 +216,7 @@ impl TreeCheck<'_> {
             .map(|node| (node.level(), node.ordinal()))
             .collect();
         for position in undone {
-            if !self.planned.contains_key(&position) {
+            if !self.planned.contains_key(&position) && !self.stale.contains_key(&position) {
                 self.report_problem(format!(
                     "level {}: number {} is dirty and has no job",
                     position.0, position.1
@@ -251,7 +287,11 @@ impl TreeCheck<'_> {
             if self.conversation.state == ConversationState::Open {
                 notes
                     .push(format!("level {level}: an open conversation has a node over all of it"));
-            } else if clean.is_none() && job.is_none() && !others {
+            } else if clean.is_none()
+                && job.is_none()
+                && !others
+                && !self.stale.contains_key(&position)
+            {
                 notes.push(format!(
                     "level {level}: the node over all messages has neither content nor a job"
                 ));

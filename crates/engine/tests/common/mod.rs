@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use treering_core::{
-    Clock, CommitScope, ConversationId, Embedder, Policy, RetryPolicy, Store, Summarizer, TenantId,
-    Timestamp, Write,
+    CaptureExclusions, Clock, CommitScope, ConversationId, Embedder, Policy, RetryPolicy, Store,
+    Summarizer, TenantId, Timestamp, Write,
 };
 use treering_engine::{
-    EmbedTextOptions, Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions,
-    Worker,
+    EmbedTextOptions, Engine, EngineParts, JobScope, RecallOptions, SearchOptions, SpendLimits,
+    WorkOptions, Worker,
 };
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_stores::{EmbeddedStore, IndexFolder, Sync};
@@ -114,6 +114,8 @@ pub fn parts_over(
         spend: SpendLimits::default(),
         search: SearchOptions::default(),
         embed_texts: EmbedTextOptions::default(),
+        exclusions: CaptureExclusions::default(),
+        recall: RecallOptions::default(),
         index_files: None,
     }
 }

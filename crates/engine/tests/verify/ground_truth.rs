@@ -80,6 +80,19 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
         after_repair: Same,
     },
     Damage {
+        kind: "a changed label",
+        plant: "INSERT INTO labels (tenant, conversation, name, value, checksum) SELECT tenant, pk, 'user', '42', \
+                checksum FROM conversations WHERE slug = 'harbour'",
+        expected: &["store: conversation harbour: label user is corrupt: its checksum differs"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a label of no conversation",
+        plant: "INSERT INTO labels (tenant, conversation, name, value, checksum) VALUES (1, 99, 'user', '42', x'00')",
+        expected: &["store: label user belongs to no conversation of its tenant"],
+        after_repair: Same,
+    },
+    Damage {
         kind: "a state that does not exist",
         plant: "UPDATE conversations SET state = 9 WHERE slug = 'depot'",
         expected: &[

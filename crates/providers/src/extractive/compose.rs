@@ -49,22 +49,35 @@ impl Composer<'_> {
         let is_short = self.target.is_none_or(|target| target < MIN_CHARS_FOR_HEADINGS)
             || points.len() < MIN_POINTS_FOR_HEADINGS;
         match is_short {
-            true => points.iter().for_each(|point| lines.add(point, None)),
+            true => {
+                let mut order: Vec<&SummaryPoint> = points.iter().collect();
+                self.open(&mut order, opening(points));
+                order.into_iter().for_each(|point| lines.add(point, None));
+            }
             false => self.sections(points, &mut lines),
         }
         lines.finish()
     }
 
+    /// Moves the point with which a text opens to the front. A timeline keeps its order.
+    fn open(&self, order: &mut [&SummaryPoint], opening: Option<usize>) {
+        if self.strategy != Strategy::Chronological {
+            order.sort_by_key(|point| Some(point.rank) != opening);
+        }
+    }
+
     /// The sections of the strategy that have any content.
-    fn sections(&self, points: &[SummaryPoint], lines: &mut Lines) {
-        let lead = self.lead(points);
+    fn sections<'p>(&self, points: &'p [SummaryPoint], lines: &mut Lines<'p>) {
+        let opening = opening(points);
+        let lead = self.lead(points, opening);
         let part = |point: &SummaryPoint| match lead.contains(&point.rank) {
             true => SummaryPart::Overview,
             false => point.part,
         };
         for section in prompt::sections(self.strategy) {
-            let own: Vec<&SummaryPoint> =
+            let mut own: Vec<&SummaryPoint> =
                 points.iter().filter(|point| section.parts.contains(&part(point))).collect();
+            self.open(&mut own, opening);
             let lists = match section.parts.contains(&SummaryPart::Technical) {
                 true if self.strategy != Strategy::Concise => self.lists(own.is_empty()),
                 _ => Vec::new(),
@@ -82,18 +95,19 @@ impl Composer<'_> {
         }
     }
 
-    /// The ranks of the points of the opening section: the plain statements that rank highest.
-    fn lead(&self, points: &[SummaryPoint]) -> Vec<usize> {
+    /// The ranks of the points of the opening section: what was wanted and, in some strategies, the
+    /// plain statements that rank highest.
+    fn lead(&self, points: &[SummaryPoint], opening: Option<usize>) -> Vec<usize> {
+        let mut lead: Vec<usize> = opening.into_iter().collect();
         if !matches!(self.strategy, Strategy::Detailed | Strategy::Executive) {
-            return Vec::new();
+            return lead;
         }
         let mut plain: Vec<&SummaryPoint> =
             points.iter().filter(|point| point.part == SummaryPart::Findings).collect();
         plain.sort_by_key(|point| point.rank);
         let room = (self.target.unwrap_or_default() as f32 * LEAD_SHARE) as usize;
         let mut used = 0;
-        let mut lead = Vec::new();
-        for point in plain {
+        for point in plain.into_iter().filter(|point| Some(point.rank) != opening) {
             used += point.text.chars().count() + 3;
             if used > room && !lead.is_empty() {
                 break;
@@ -121,6 +135,11 @@ impl Composer<'_> {
     }
 }
 
+/// The rank of the point that opens a text: the best that says what was wanted.
+fn opening(points: &[SummaryPoint]) -> Option<usize> {
+    points.iter().filter(|point| point.is_wanted).map(|point| point.rank).min()
+}
+
 /// Drops the point of the lowest rank.
 pub(super) fn drop_last(points: &mut Vec<SummaryPoint>) {
     let last = (0..points.len()).max_by_key(|index| points[*index].rank);
@@ -131,15 +150,15 @@ pub(super) fn drop_last(points: &mut Vec<SummaryPoint>) {
 
 /// The lines of a text, and the points among them.
 #[derive(Default)]
-struct Lines {
+struct Lines<'a> {
     lines: Vec<String>,
     /// The points, each with its rank.
     points: Vec<(usize, RankedLine)>,
-    /// The day of the line before.
-    day: Option<String>,
+    /// The day of the lines above.
+    day: Option<&'a str>,
 }
 
-impl Lines {
+impl<'a> Lines<'a> {
     fn head(&mut self, heading: &str) {
         if !self.lines.is_empty() {
             self.lines.push(String::new());
@@ -148,17 +167,12 @@ impl Lines {
         self.day = None;
     }
 
-    fn add(&mut self, point: &SummaryPoint, number: Option<usize>) {
+    fn add(&mut self, point: &'a SummaryPoint, number: Option<usize>) {
         let line = u32::try_from(self.lines.len()).unwrap_or(u32::MAX);
         let worth = (point.worth.clamp(0.0, 10.0) * 100.0) as u32;
         let mut text = number.map_or_else(|| "- ".to_owned(), |number| format!("{number}. "));
-        if let Some(day) = point.day.as_ref().filter(|day| self.day.as_ref() != Some(day)) {
-            text.push_str(day);
-            text.push_str(RankedLine::DAY_SEPARATOR);
-        }
-        text.push_str(&point.text);
+        text.push_str(&RankedLine::dated(&point.text, point.day.as_deref(), &mut self.day));
         self.lines.push(text);
-        self.day.clone_from(&point.day);
         self.points.push((point.rank, RankedLine { line, worth, day: point.day.clone() }));
     }
 
@@ -169,17 +183,20 @@ impl Lines {
     }
 }
 
-/// As many items as fit into `room` characters, on one line; empty if none fits.
+/// As many items as fit into `room` characters, on one line; an ellipsis shows that there are more.
+/// Empty if fewer than two of several fit.
 fn list_line(name: &str, list: &[String], room: usize) -> String {
-    let mut line = String::new();
     let mut used = name.len() + 4;
-    for item in list {
+    let fits = |item: &&String| {
         used += item.chars().count() + 2;
-        if used > room {
-            break;
-        }
-        line.push_str(&if line.is_empty() { format!("- {name}: ") } else { ", ".to_owned() });
-        line.push_str(item);
+        used <= room
+    };
+    let mut shown: Vec<&str> = list.iter().take_while(fits).map(String::as_str).collect();
+    if shown.len() < list.len().min(2) || list.is_empty() {
+        return String::new();
     }
-    line
+    if shown.len() < list.len() {
+        shown.push("…");
+    }
+    format!("- {name}: {}", shown.join(", "))
 }

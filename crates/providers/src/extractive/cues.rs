@@ -120,6 +120,19 @@ const LEFT_TO_DO: &[&str] = &[
     "il reste à", "prochaine étape", "à faire", "demain",
 ];
 
+/// Phrases with which people say what they want.
+#[rustfmt::skip]
+const GOALS: &[&str] = &[
+    "i want", "we want", "i'd like", "we'd like", "i would like", "we would like", "i need", "we need",
+    "i'm trying to", "i am trying to", "we're trying to", "we are trying to", "i'm looking for", "i am looking for",
+    "we're looking for", "my goal", "our goal", "the goal", "my aim", "our aim", "the aim", "my dream", "our dream",
+    "i hope to", "we hope to", "i'm hoping to", "i plan to", "we plan to", "i'm planning", "we're planning",
+    "i aim to", "we aim to", "it must", "asked me", "asked us", "wants me to", "wants us to", "help me",
+    "je veux", "on veut", "nous voulons", "je voudrais", "j'aimerais", "on aimerait", "j'ai besoin", "on a besoin",
+    "nous avons besoin", "je cherche", "on cherche", "j'essaie", "mon but", "notre but", "le but", "l'objectif",
+    "m'a demandé", "nous a demandé", "aide-moi", "aidez-moi",
+];
+
 const COURTESIES: &[&str] = &[
     "hi",
     "hello",
@@ -156,6 +169,10 @@ const COURTESIES: &[&str] = &[
     "congratulations",
     "good luck",
     "you too",
+    "certainly",
+    "of course",
+    "absolutely",
+    "definitely",
     "bonjour",
     "salut",
     "bonsoir",
@@ -165,6 +182,8 @@ const COURTESIES: &[&str] = &[
     "au revoir",
     "bonne journée",
     "ça va",
+    "bien sûr",
+    "certainement",
 ];
 
 /// Classifies a sentence. `text` is one cleaned line.
@@ -258,6 +277,16 @@ fn commitment(text: &str, lower: &str) -> Option<Commitment> {
 /// Whether a sentence reports a finding or an outcome.
 pub(super) fn is_finding(text: &str) -> bool {
     has_any(&Lower::of(text), FINDINGS)
+}
+
+/// Whether a person says what they want. `speaker` is the label before the quotation: users without
+/// a name also want what they ask for.
+pub(super) fn is_wanted(speaker: &str, text: &str, act: SpeechAct) -> bool {
+    match speaker {
+        "Assistant" | "Tool" | "System" => false,
+        "User" if matches!(act, SpeechAct::Question | SpeechAct::Action) => true,
+        _ => act != SpeechAct::Courtesy && has_any(&Lower::of(text), GOALS),
+    }
 }
 
 /// Whether a reply leaves the question open.

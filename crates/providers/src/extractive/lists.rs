@@ -2,6 +2,7 @@
 //! from the children.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use treering_core::facts::{self, Facts};
 use treering_core::prompt::SummaryPart;
@@ -17,7 +18,10 @@ use super::unit::{SourceDocument, Unit};
 /// Maximum length of a sentence in a list, in characters.
 const MAX_ITEM_CHARS: usize = 220;
 
-/// Maximum number of items in a list; it grows with the level.
+/// How many key findings a node lists, if the source has as many.
+pub(crate) const FINDINGS: RangeInclusive<usize> = 3..=5;
+
+/// Maximum number of items in a list; it grows with the level. Files are listed without a limit.
 fn most(request: &SummaryRequest) -> usize {
     (12 + 4 * usize::from(request.level.number() - 1)).min(24)
 }
@@ -67,20 +71,21 @@ pub(crate) fn facts(request: &SummaryRequest, source: &Facts, content: &mut Node
     let dates: Vec<String> = spoken.relative_dates.iter().chain(&spoken.dates).cloned().collect();
     let names: Vec<String> = spoken.names.iter().filter(|name| is_entity(name)).cloned().collect();
     type Of = fn(&NodeContent) -> &Vec<String>;
-    let rank = |own: &[String], of: Of| {
+    let rank = |own: &[String], of: Of, most: usize| {
         let mut ranking = TopItems::default();
         for child in children(request) {
             of(&child.content).iter().for_each(|item| ranking.add(item, 1));
         }
         own.iter().for_each(|item| ranking.add(item, spoken.mentions(item).max(1)));
-        ranking.best(most(request))
+        ranking.best(most)
     };
-    content.files_mentioned = rank(&spoken.paths, |child| &child.files_mentioned);
-    content.urls = rank(&spoken.urls, |child| &child.urls);
-    content.identifiers = rank(&spoken.identifiers, |child| &child.identifiers);
-    content.numbers = rank(&numbers, |child| &child.numbers);
-    content.dates = rank(&dates, |child| &child.dates);
-    content.entities = rank(&names, |child| &child.entities);
+    let most = most(request);
+    content.files_mentioned = rank(&spoken.paths, |child| &child.files_mentioned, usize::MAX);
+    content.urls = rank(&spoken.urls, |child| &child.urls, most);
+    content.identifiers = rank(&spoken.identifiers, |child| &child.identifiers, most);
+    content.numbers = rank(&numbers, |child| &child.numbers, most);
+    content.dates = rank(&dates, |child| &child.dates, most);
+    content.entities = rank(&names, |child| &child.entities, most);
     content.tools_used = tools(request);
 }
 
@@ -134,7 +139,7 @@ pub(super) fn points(
 ) {
     let most = most(request);
     let spoken = |wanted: &dyn Fn(&Unit) -> bool| -> Vec<String> {
-        let is_spoken = |unit: &&Unit| unit.speaker.is_some();
+        let is_spoken = |unit: &&Unit| unit.speaker.is_some() && unit.worth.is_none();
         let units = document.units.iter().filter(is_spoken).filter(|unit| wanted(unit));
         let line = |unit: &Unit| {
             let text = rendering::text(unit, Some(MAX_ITEM_CHARS));
@@ -156,15 +161,21 @@ pub(super) fn points(
         unit.act == SpeechAct::Open || is_asked
     };
     content.unresolved = gather(spoken(&is_open), |child| &child.unresolved);
-    let mut plain: Vec<&SummaryPoint> = points
-        .iter()
-        .filter(|point| matches!(point.part, SummaryPart::Overview | SummaryPart::Findings))
-        .collect();
-    plain.sort_by_key(|point| point.rank);
-    plain.truncate(most / 2);
-    plain.sort_by_key(|point| point.units.first().copied());
-    let found = plain.into_iter().map(|point| point.text.clone());
-    content.key_findings = distinct(found, most / 2, request.deduplicate);
+    content.key_findings = findings(points, request.deduplicate);
+}
+
+/// The best points that no other list has, in the order of the source. If there are too few, others
+/// join them.
+fn findings(points: &[SummaryPoint], deduplicate: bool) -> Vec<String> {
+    let is_plain =
+        |point: &SummaryPoint| matches!(point.part, SummaryPart::Overview | SummaryPart::Findings);
+    let mut found: Vec<&SummaryPoint> = points.iter().collect();
+    found.sort_by_key(|point| (!is_plain(point), point.rank));
+    let plain = found.iter().filter(|point| is_plain(point)).count();
+    found.truncate(plain.clamp(*FINDINGS.start(), *FINDINGS.end()));
+    found.sort_by_key(|point| point.units.first().copied());
+    let texts = found.into_iter().map(|point| point.text.clone());
+    distinct(texts, *FINDINGS.end(), deduplicate)
 }
 
 /// Whether a sentence says enough to be listed.

@@ -3,7 +3,10 @@
 //! and no network, is deterministic, and never states anything that does not occur in the
 //! source.
 
+mod children;
 mod clean;
+#[cfg(feature = "remote")]
+pub(crate) mod completion;
 mod compose;
 mod cues;
 pub(crate) mod lists;
@@ -44,14 +47,18 @@ impl Summarizer for Extractive {
             document = SourceDocument::of_raw(request);
         }
         let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
-        let mut points = choose(request, &document, is_grounded);
+        let budget = match request.target_chars() {
+            Some(chars) => Budget::Chars((chars - chars / 32) as usize),
+            None => sentences(request),
+        };
+        let mut points = choose(request, &document, budget, is_grounded);
         let mut content = NodeContent::default();
         lists::facts(request, source, &mut content);
         let before = request.passages.iter().flat_map(|passage| match passage {
             Passage::Node(child) => child.content.topics.as_slice(),
             Passage::Message(_) | Passage::Tool(_) => &[],
         });
-        content.topics = topics::topics(&document, before.map(String::as_str));
+        content.topics = topics::topics(&document, before.map(String::as_str), is_grounded);
         let composer = Composer {
             strategy: request.strategy,
             topics: &content.topics,
@@ -67,9 +74,13 @@ impl Summarizer for Extractive {
             composition = composer.compose(&mut points);
         }
         (content.overview, content.ranking) = (composition.overview, composition.ranking);
+        // A short text has fewer points than the list of findings.
+        if points.len() < *lists::FINDINGS.start() {
+            let budget = Budget::Sentences(*lists::FINDINGS.end());
+            points = choose(request, &document, budget, is_grounded);
+        }
         lists::points(request, &document, &points, &mut content);
         for list in [
-            &mut content.topics,
             &mut content.decisions,
             &mut content.action_items,
             &mut content.unresolved,
@@ -97,12 +108,9 @@ fn sentences(request: &SummaryRequest) -> Budget {
 fn choose(
     request: &SummaryRequest,
     document: &SourceDocument,
+    budget: Budget,
     is_grounded: impl Fn(&str) -> bool,
 ) -> Vec<SummaryPoint> {
-    let budget = match request.target_chars() {
-        Some(chars) => Budget::Chars((chars - chars / 32) as usize),
-        None => sentences(request),
-    };
     // A line has a list marker and a line break beside its speaker.
     let length = |unit: &Unit| {
         let speaker = rendering::speaker(document, unit).chars().count() + 2;

@@ -9,7 +9,7 @@ use super::cues::{self, SpeechAct};
 use super::rendering;
 use super::select::Pick;
 use super::unit::{SourceDocument, Unit};
-use super::worth::worth;
+use super::worth::{completeness, worth};
 
 /// A line of a summary.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub(super) struct SummaryPoint {
     pub(super) worth: f32,
     /// The part of the summary that it belongs to.
     pub(super) part: SummaryPart,
+    /// Whether it says what somebody wants.
+    pub(super) is_wanted: bool,
 }
 
 /// Maximum length up to which sentences share a line, in characters.
@@ -63,6 +65,7 @@ pub(super) fn points(
                 rank,
                 worth: 1.0,
                 part: SummaryPart::Overview,
+                is_wanted: false,
             }),
         }
     }
@@ -84,19 +87,21 @@ impl SummaryPoint {
     fn is_continued_by(&self, document: &SourceDocument, next: usize, length: usize) -> bool {
         let Some(last) = self.units.last() else { return false };
         let (one, other) = (&document.units[*last], &document.units[next]);
-        one.passage == other.passage
-            && other.speaker.is_some()
+        one.is_beside(other)
             && last + 1 == next
             && one.kind != SegmentKind::Code
-            && other.kind != SegmentKind::Code
-            && part_of(one, Strategy::Detailed) == part_of(other, Strategy::Detailed)
+            && (other.is_note
+                || other.kind != SegmentKind::Code
+                    && part_of(one, Strategy::Detailed) == part_of(other, Strategy::Detailed))
             && self.text.len() + length < MAX_JOINED_CHARS
     }
 
     /// Sets the worth and the part from the units.
     fn judge(&mut self, document: &SourceDocument, strategy: Strategy) {
         let worth = |unit: &usize| worth(document, &document.units[*unit], *unit);
-        self.worth = self.units.iter().map(worth).fold(0.0, f32::max);
+        let complete = completeness(self.units.iter().map(|unit| &document.units[*unit]));
+        self.worth = complete * self.units.iter().map(worth).fold(0.0, f32::max);
+        self.is_wanted = self.units.iter().any(|unit| document.units[*unit].is_wanted);
         let parts = self.units.iter().map(|unit| part_of(&document.units[*unit], strategy));
         let is_plain = |part: &SummaryPart| {
             matches!(part, SummaryPart::Overview | SummaryPart::Findings | SummaryPart::Technical)
@@ -114,7 +119,9 @@ fn part_of(unit: &Unit, strategy: Strategy) -> SummaryPart {
         SpeechAct::Action => SummaryPart::Actions,
         SpeechAct::Open => SummaryPart::Unresolved,
         SpeechAct::Question if unit.unanswered => SummaryPart::Unresolved,
-        _ if unit.kind == SegmentKind::Code || unit.is_technical => SummaryPart::Technical,
+        _ if unit.kind == SegmentKind::Code && !unit.is_note || unit.is_technical => {
+            SummaryPart::Technical
+        }
         _ if strategy == Strategy::Thematic && !cues::is_finding(&unit.text) => {
             SummaryPart::Overview
         }

@@ -1,6 +1,5 @@
 //! Rendering: statements as they are quoted, with their speakers and days. Nothing is rephrased.
 
-use treering_core::Timestamp;
 use treering_core::sentence::SegmentKind;
 
 use super::unit::{SourceDocument, Unit};
@@ -26,17 +25,6 @@ pub(super) fn speaker(document: &SourceDocument, unit: &Unit) -> String {
         }
         _ => String::new(),
     }
-}
-
-/// A day such as `8 May 2023`.
-pub(super) fn short_day(at: Timestamp) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let day = at.day();
-    let (year, rest) = day.split_at(4.min(day.len()));
-    let (month, day) = rest.split_at(2.min(rest.len()));
-    let month = month.parse::<usize>().ok().and_then(|month| MONTHS.get(month.wrapping_sub(1)));
-    format!("{} {} {year}", day.trim_start_matches('0'), month.unwrap_or(&""))
 }
 
 /// Adds a period to a sentence that lacks final punctuation.
@@ -76,11 +64,5 @@ mod tests {
         assert_eq!(cut("abcdefghijklm", 5), "abcd…");
         assert_eq!(cut("日本語の文章です", 4), "日本語…");
         assert!(cut(&"a b ".repeat(100), 50).chars().count() <= 51);
-    }
-
-    #[test]
-    fn days_are_short() {
-        let at: Timestamp = "2023-05-08T13:56:00Z".parse().unwrap();
-        assert_eq!(short_day(at), "8 May 2023");
     }
 }

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::unit::{SourceDocument, overlap};
-use super::worth::{WEIGHTS, worth};
+use super::worth::{WEIGHTS, completeness, worth};
 
 /// The size limit of a selection.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,6 +47,14 @@ pub(super) fn select(
         .map(|unit| Bid { gain: cover.gain(unit), unit, round: 0 })
         .filter(|bid| bid.gain > 0.0)
         .collect();
+    // A summary of summaries opens with the first thing that somebody wanted and said in full.
+    let opens = |bid: &&Bid| {
+        let unit = &document.units[bid.unit];
+        unit.is_wanted && unit.worth.is_some()
+    };
+    let is_short = |bid: &&Bid| document.units[bid.unit].terms.len() < WEIGHTS.complete;
+    let opening = heap.iter().filter(opens).min_by_key(|bid| (is_short(bid), bid.unit)).copied();
+    heap.extend(opening.map(|bid| Bid { gain: f32::MAX, ..bid }));
     let mut chosen: Vec<Pick> = Vec::new();
     let mut misfit = None;
     let (mut used, mut round, mut misfits) = (0, 0, 0);
@@ -148,8 +156,9 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
             return 0.0;
         }
         let (mut sum, mut chars, mut facts) = (0.0, 0, 0);
-        for part in self.group(unit) {
-            for term in &self.document.units[part].terms {
+        let group = self.group(unit);
+        for part in &group {
+            for term in &self.document.units[*part].terms {
                 let mut value = self.value[*term as usize];
                 if self.document.terms[*term as usize].weight > PLAIN_WEIGHT {
                     facts += 1;
@@ -159,9 +168,10 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
                 }
                 sum += value;
             }
-            chars += self.cost(part);
+            chars += self.cost(*part);
         }
-        self.worth[unit] * sum / (chars as f32 + WEIGHTS.fixed).powf(WEIGHTS.length)
+        let complete = completeness(group.iter().map(|part| &self.document.units[*part]));
+        self.worth[unit] * complete * sum / (chars as f32 + WEIGHTS.fixed)
     }
 
     /// A unit with those that it needs and its own short answer, if these are not selected yet.
@@ -183,8 +193,7 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
         let is_beside = |other: usize| {
             let unit = &self.document.units[unit];
             self.taken.get(other).is_some_and(|taken| *taken)
-                && self.document.units[other].passage == unit.passage
-                && unit.speaker.is_some()
+                && unit.is_beside(&self.document.units[other])
         };
         let continues = unit.checked_sub(1).is_some_and(is_beside) || is_beside(unit + 1);
         (self.cost)(unit, continues)

@@ -118,6 +118,28 @@ fn french_is_read_too() {
 }
 
 #[test]
+fn all_files_are_listed_at_every_level() {
+    let files: Vec<String> = (0..60).map(|number| format!("src/part{number}/tide.rs")).collect();
+    let lines: Vec<String> =
+        files.chunks(4).map(|some| format!("Ana: See {}.", some.join(" and "))).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.3), &lines));
+    assert_eq!(content.files_mentioned, files);
+    let at = Timestamp::from_micros(0);
+    let child = NodePassage { range_start: at, range_end: at, content };
+    let above = of_passages(Level::FIRST.above(), vec![Passage::Node(child)]);
+    assert_eq!(summarize(&above).files_mentioned, files);
+}
+
+#[test]
+fn a_short_text_still_has_its_findings_and_topics() {
+    let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.1), &TIDES));
+    assert_eq!(content.overview.lines().count(), 1, "{}", content.overview);
+    assert!((3..=5).contains(&content.key_findings.len()), "{:?}", content.key_findings);
+    assert!((2..=4).contains(&content.topics.len()), "{:?}", content.topics);
+}
+
+#[test]
 fn tools_are_counted() {
     let tool = |success| {
         let (args, result) = ("{\"path\":\"src/main.rs\"}".into(), String::new());
@@ -348,8 +370,8 @@ fn points_carry_their_day_if_the_source_has_several() {
     ));
     assert_eq!(
         content.overview,
-        "- 8 May 2023, Ana: I visited the harbour of Kerzavel yesterday (7 May 2023).\n\
-         - Ana: My cousin Yann repaired the old tide gauge.\n\
+        "- Ana: I visited the harbour of Kerzavel yesterday (7 May 2023).\n\
+         - 8 May 2023, Ana: My cousin Yann repaired the old tide gauge.\n\
          - 21 May 2023, Ana: I bought a radio for the pilot boat."
     );
     let days: Vec<Option<&str>> =
@@ -371,9 +393,77 @@ fn levels_above_take_over_the_points_of_the_children() {
     let content = summarize(&of_passages(Level::FIRST.above(), children));
     assert_eq!(
         content.overview,
-        "- 8 May 2023, Ana: I visited the harbour of Kerzavel yesterday (7 May 2023).\n\
+        "- Ana: I visited the harbour of Kerzavel yesterday (7 May 2023).\n\
          - 21 May 2023, Ana: I bought a radio for the pilot boat."
     );
+}
+
+/// A child with these points, the best first.
+fn child(points: &[&str]) -> Passage {
+    let at = Timestamp::from_micros(0);
+    let overview = points.iter().map(|point| format!("- {point}\n")).collect();
+    let ranking = (0..).take(points.len());
+    let ranking = ranking.map(|line| treering_core::RankedLine { line, worth: 100, day: None });
+    let content = NodeContent { overview, ranking: ranking.collect(), ..NodeContent::default() };
+    Passage::Node(NodePassage { range_start: at, range_end: at, content })
+}
+
+#[test]
+fn levels_above_open_with_what_was_wanted() {
+    let children = vec![
+        child(&["Juno: The gauge at Kerzavel reads 4,120 mm at 10:30 and 3,980 mm at 10:40."]),
+        child(&[
+            "Juno: The pump of the Roscoff slipway draws 12 A at 230 V since Tuesday.",
+            "Ana: I want to warn skippers by SMS before the basin dries out.",
+        ]),
+    ];
+    for strategy in [Strategy::Thematic, Strategy::Executive, Strategy::Technical] {
+        let mut request = of_passages(Level::FIRST.above(), children.clone());
+        request.strategy = strategy;
+        let overview = summarize(&request).overview;
+        let first = overview.lines().find(|line| line.starts_with("- ")).unwrap();
+        assert!(first.contains("I want to warn skippers"), "{strategy}: {overview}");
+    }
+}
+
+#[test]
+fn levels_above_take_single_sentences_of_a_line() {
+    let long = "Ana: The weather was fine. I sold the wooden dinghy to Yann Le Goff for 900 euros in Roscoff. \
+                It was a nice day. We had coffee.";
+    let dialogue = "Ana: Which berth dries out at low water? Juno: The fuel berth.";
+    let mut request = of_passages(Level::FIRST.above(), vec![child(&[long, dialogue])]);
+    request.length = SummaryLength::Keep(0.8);
+    let overview = summarize(&request).overview;
+    assert!(overview.contains(dialogue), "an answer stays with its question: {overview}");
+    request.length = SummaryLength::Keep(0.35);
+    let overview = summarize(&request).overview;
+    assert_eq!(
+        overview,
+        "- Ana: I sold the wooden dinghy to Yann Le Goff for 900 euros in Roscoff."
+    );
+}
+
+#[test]
+fn a_short_decision_is_kept() {
+    let lines = [
+        "Ana: The small wooden hull was painted with black tar and linseed oil.",
+        "Ana: The copper nails along the keel came from a cousin in Roscoff.",
+        "Juno: We decided to cache the tide table.",
+    ];
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Sentences(2, 2), &lines));
+    assert!(content.overview.contains("We decided to cache"), "{}", content.overview);
+}
+
+#[test]
+fn a_statement_with_a_date_ranks_higher() {
+    let lines = [
+        "Ana: I painted the small wooden hull with tar and linseed oil.",
+        "Ana: I painted the large copper mast with zinc and boiled resin yesterday.",
+    ];
+    for lines in [lines, [lines[1], lines[0]]] {
+        let content = summarize(&brief(Strategy::Concise, SummaryLength::Sentences(1, 1), &lines));
+        assert!(content.overview.contains("yesterday"), "{}", content.overview);
+    }
 }
 
 #[test]

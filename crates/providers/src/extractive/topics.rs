@@ -1,14 +1,15 @@
 //! Topics: the most frequent phrases of a conversation.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use treering_core::sentence::{self, SegmentKind};
 use treering_core::word_weight;
 
 use super::unit::SourceDocument;
 
-/// Maximum number of topics.
-const MOST: usize = 4;
+/// How many topics a node has, if the source has as many content words.
+pub(super) const TOPICS: RangeInclusive<usize> = 2..=4;
 
 #[derive(Debug)]
 struct Phrase {
@@ -19,11 +20,12 @@ struct Phrase {
     first: usize,
 }
 
-/// Up to four topics as they were written, in order of first mention. The children's topics in
-/// `before` count more.
+/// The topics as they were written, in order of first mention. The children's topics in `before`
+/// count more.
 pub(super) fn topics<'a>(
     document: &SourceDocument,
     before: impl Iterator<Item = &'a str>,
+    is_grounded: impl Fn(&str) -> bool,
 ) -> Vec<String> {
     let mut phrases: HashMap<String, Phrase> = HashMap::new();
     for topic in before {
@@ -57,22 +59,22 @@ pub(super) fn topics<'a>(
             phrases.retain(|key, _| !key.split(' ').any(|part| part == stem));
         }
     }
-    best(phrases)
+    best(phrases, is_grounded)
 }
 
-fn best(phrases: HashMap<String, Phrase>) -> Vec<String> {
+fn best(phrases: HashMap<String, Phrase>, is_grounded: impl Fn(&str) -> bool) -> Vec<String> {
     let mut ranked: Vec<(String, f32, Phrase)> =
         phrases.into_iter().map(|(key, phrase)| (key, score(&phrase), phrase)).collect();
     ranked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.2.first.cmp(&other.2.first)));
     let mut kept: Vec<(String, Phrase)> = Vec::new();
-    for (key, score, phrase) in ranked.into_iter().take(60) {
+    for (key, score, phrase) in ranked {
         let shares = |known: &(String, Phrase)| {
             known.0.split(' ').any(|part| key.split(' ').any(|word| word == part))
         };
-        if kept.len() == MOST || kept.len() >= 2 && score < 1.5 {
+        if kept.len() == *TOPICS.end() || kept.len() >= *TOPICS.start() && score < 1.5 {
             break;
         }
-        if !kept.iter().any(shares) {
+        if !kept.iter().any(shares) && is_grounded(&phrase.written) {
             kept.push((key, phrase));
         }
     }

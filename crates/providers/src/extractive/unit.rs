@@ -3,22 +3,24 @@
 
 use std::collections::HashMap;
 
+use treering_core::facts;
 use treering_core::sentence::{self, SegmentKind};
 use treering_core::{
-    MessagePassage, NodeContent, NodePassage, Passage, Role, SummaryRequest, Timestamp,
-    ToolPassage, weighted_terms, with_absolute_dates,
+    MessagePassage, Passage, RankedLine, Role, SummaryRequest, Timestamp, ToolPassage,
+    weighted_terms, with_absolute_dates,
 };
 
 use super::clean::clean;
 use super::cues::{self, SpeechAct};
-use super::rendering::short_day;
 
 /// A statement that may be quoted: a sentence of a message, or a point of a child.
 #[derive(Debug)]
 pub(super) struct Unit {
     /// The index of its passage.
     pub(super) passage: usize,
-    /// The index of its speaker; `None` for a point of a child, which names its speaker.
+    /// The number of its line, if the passage is a child.
+    pub(super) line: usize,
+    /// The index of its speaker; `None` for a point of a child that is quoted with its label.
     pub(super) speaker: Option<usize>,
     /// Its day, if the source lies on several.
     pub(super) day: Option<String>,
@@ -43,12 +45,24 @@ pub(super) struct Unit {
     pub(super) worth: Option<f32>,
     /// Whether it opens the reply to a question.
     pub(super) is_reply: bool,
+    /// Whether it says when something happens.
+    pub(super) is_dated: bool,
+    /// Whether it says what somebody wants.
+    pub(super) is_wanted: bool,
+    /// Whether it is a note in brackets, such as the description of an image.
+    pub(super) is_note: bool,
 }
 
 impl Unit {
-    fn new(passage: usize, speaker: Option<usize>, text: String, kind: SegmentKind) -> Self {
+    pub(super) fn new(
+        passage: usize,
+        speaker: Option<usize>,
+        text: String,
+        kind: SegmentKind,
+    ) -> Self {
         Self {
             passage,
+            line: 0,
             speaker,
             day: None,
             chars: text.chars().count(),
@@ -62,7 +76,15 @@ impl Unit {
             unanswered: false,
             worth: None,
             is_reply: false,
+            is_dated: false,
+            is_wanted: false,
+            is_note: false,
         }
+    }
+
+    /// Whether it is part of the same message, or of the same point of a child.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        (self.passage, self.line) == (other.passage, other.line) && self.speaker.is_some()
     }
 }
 
@@ -116,7 +138,10 @@ impl SourceDocument {
             }
         }
         document.pair_answers();
-        document.names.extend(document.speakers.iter().map(|speaker| speaker.name.clone()));
+        let speakers = document.speakers.iter().map(|speaker| speaker.name.clone());
+        document.names.extend(speakers);
+        document.names.sort_unstable();
+        document.names.dedup();
         document.lighten_speakers();
         document.mark_known(&request.preceding);
         document
@@ -149,7 +174,10 @@ impl SourceDocument {
             (_, Role::System) => "System".to_owned(),
             (_, Role::Tool) => "Tool".to_owned(),
         };
-        let speaker = Speaker { name, role: message.role, is_named };
+        self.speaker_index(Speaker { name, role: message.role, is_named })
+    }
+
+    pub(super) fn speaker_index(&mut self, speaker: Speaker) -> usize {
         self.speakers.iter().position(|known| *known == speaker).unwrap_or_else(|| {
             self.speakers.push(speaker);
             self.speakers.len() - 1
@@ -171,13 +199,17 @@ impl SourceDocument {
             let content =
                 terms.iter().filter(|term| self.terms[**term as usize].weight > 0.9).count();
             let text = match kind {
-                SegmentKind::Code => said,
+                SegmentKind::Code => said.clone(),
                 _ => with_absolute_dates(&said, at).into_owned(),
             };
             let mut unit = Unit::new(passage, Some(speaker), text, kind);
             unit.day = self.day(at);
+            unit.is_note = is_note;
             if kind != SegmentKind::Code {
                 unit.act = self.act_of(speaker, cues::classify(&unit.text, content), &unit.text);
+                unit.is_dated = unit.text != said || facts::has_date(&said);
+                let speaker = &self.speakers[speaker].name;
+                unit.is_wanted = cues::is_wanted(speaker, &unit.text, unit.act);
             }
             unit.needs = before.filter(|_| refers_back(&unit.text) && kind != SegmentKind::Code);
             unit.terms = terms;
@@ -206,11 +238,11 @@ impl SourceDocument {
     }
 
     /// The day of a time, if the source lies on several.
-    fn day(&self, at: Timestamp) -> Option<String> {
-        self.spans_days.then(|| short_day(at))
+    pub(super) fn day(&self, at: Timestamp) -> Option<String> {
+        self.spans_days.then(|| RankedLine::day_of(at))
     }
 
-    fn push(&mut self, unit: Unit) -> usize {
+    pub(super) fn push(&mut self, unit: Unit) -> usize {
         for term in &unit.terms {
             self.terms[*term as usize].units += 1;
         }
@@ -233,41 +265,8 @@ impl SourceDocument {
         self.push(unit);
     }
 
-    /// Reads the points of a child.
-    fn read_points(&mut self, child: &NodePassage, passage: usize) {
-        let from = self.units.len();
-        let is_one_day = child.range_start.day() == child.range_end.day();
-        let mut points = child.content.points();
-        points.sort_by_key(|point| point.position);
-        for point in points {
-            let said = point.text;
-            self.note_names(said);
-            let terms = self.terms_of(said);
-            let mut unit = Unit::new(passage, None, said.to_owned(), SegmentKind::Item);
-            unit.day = match point.day {
-                Some(day) => Some(day.to_owned()),
-                None => is_one_day.then(|| self.day(child.range_start)).flatten(),
-            };
-            unit.terms = terms;
-            unit.worth = Some(point.worth as f32 / 100.0);
-            self.push(unit);
-        }
-        self.mark(&child.content, from);
-    }
-
-    /// Records the names in the label before a quotation: `Ana: …`, `8 May, Ana: …`.
-    fn note_names(&mut self, text: &str) {
-        let Some((label, _)) = text.split_once(": ") else { return };
-        let name = label.rsplit(", ").next().unwrap_or(label);
-        let is_name = name.split(' ').count() <= 3
-            && name.starts_with(|c: char| c.is_uppercase() || c == '#');
-        if is_name && !self.names.iter().any(|known| known == name) {
-            self.names.push(name.to_owned());
-        }
-    }
-
     /// The distinct terms of a text, in order.
-    fn terms_of(&mut self, text: &str) -> Vec<u32> {
+    pub(super) fn terms_of(&mut self, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
         for (stem, weight) in weighted_terms(text).take(400) {
             let next = u32::try_from(self.terms.len()).unwrap_or(u32::MAX);
@@ -284,32 +283,11 @@ impl SourceDocument {
         found
     }
 
-    /// Sets the speech acts of a child's points, which are the units after `from`, from the
-    /// child's lists.
-    fn mark(&mut self, content: &NodeContent, from: usize) {
-        let marks = [
-            (&content.key_findings, SpeechAct::Finding),
-            (&content.unresolved, SpeechAct::Open),
-            (&content.action_items, SpeechAct::Action),
-            (&content.decisions, SpeechAct::Decision),
-        ];
-        for (list, act) in marks {
-            for item in list {
-                for unit in &mut self.units[from..] {
-                    if unit.text.ends_with(item.as_str()) {
-                        unit.act = act;
-                        unit.unanswered |= act == SpeechAct::Open;
-                    }
-                }
-            }
-        }
-    }
-
     /// Links each short answer to its question, and marks replies and questions without an
     /// answer.
     fn pair_answers(&mut self) {
         for index in 0..self.units.len() {
-            if self.units[index].act != SpeechAct::Question || self.units[index].speaker.is_none() {
+            if self.units[index].act != SpeechAct::Question || self.units[index].worth.is_some() {
                 continue;
             }
             let (passage, speaker) = (self.units[index].passage, self.units[index].speaker);

@@ -12,16 +12,20 @@ use super::unit::{SourceDocument, Unit, refers_back};
 pub(super) struct Weights {
     /// The share of its value that a term keeps once it is covered.
     pub(super) again: f32,
-    /// Exponent of the length that divides a gain.
-    pub(super) length: f32,
     /// Fixed cost of a unit, in characters.
     pub(super) fixed: f32,
     /// Minimum sum of a unit's term weights.
     pub(super) least: f32,
-    /// Factor of a sentence in which speakers talk about themselves.
+    /// Number of content words with which a point says a whole thing.
+    pub(super) complete: usize,
+    /// Factor of a sentence in which speakers talk about themselves and not about the listener.
     pub(super) own: f32,
     /// Factor of a sentence that only talks about the listener.
     pub(super) address: f32,
+    /// Factor of a sentence that says when something happens.
+    pub(super) dated: f32,
+    /// Factor of what somebody wants.
+    pub(super) wanted: f32,
     /// Factor of the first sentence of a reply to a question.
     pub(super) reply: f32,
     /// Factor of a sentence that refers to something outside the source.
@@ -34,11 +38,13 @@ pub(super) struct Weights {
 
 pub(super) const WEIGHTS: Weights = Weights {
     again: 0.4,
-    length: 0.85,
     fixed: 20.0,
     least: 1.0,
-    own: 2.0,
+    complete: 8,
+    own: 1.5,
     address: 0.6,
+    dated: 1.5,
+    wanted: 1.2,
     reply: 1.5,
     dangling: 0.5,
     lead: 1.0,
@@ -49,7 +55,7 @@ pub(super) const WEIGHTS: Weights = Weights {
 pub(super) fn worth(document: &SourceDocument, unit: &Unit, index: usize) -> f32 {
     if let Some(worth) = unit.worth {
         // The longer the period, the more a decision outlives the details around it.
-        return if unit.act == SpeechAct::Decision { 2.0 * worth } else { worth };
+        return if unit.act == SpeechAct::Decision { 1.5 * worth } else { worth };
     }
     if unit.act == SpeechAct::Courtesy
         || unit.needs.is_none() && content(document, unit) < WEIGHTS.least
@@ -68,6 +74,7 @@ pub(super) fn worth(document: &SourceDocument, unit: &Unit, index: usize) -> f32
     };
     let announces = if unit.text.ends_with(':') { 0.4 } else { 1.0 };
     let kind = match unit.kind {
+        SegmentKind::Code if unit.is_note => 0.5,
         SegmentKind::Code => 0.15,
         SegmentKind::Heading => 0.3,
         SegmentKind::Prose | SegmentKind::Item => 1.0,
@@ -86,8 +93,21 @@ pub(super) fn worth(document: &SourceDocument, unit: &Unit, index: usize) -> f32
     let refers =
         if unit.needs.is_none() && refers_back(&unit.text) { WEIGHTS.dangling } else { 1.0 };
     let reply = if unit.is_reply { WEIGHTS.reply } else { 1.0 };
+    let dated = if unit.is_dated { WEIGHTS.dated } else { 1.0 };
+    let wanted = if unit.is_wanted { WEIGHTS.wanted } else { 1.0 };
     let lead = WEIGHTS.lead * (-WEIGHTS.fade * index as f32).exp();
-    act * announces * kind * role * person * refers * reply * (1.0 + lead)
+    act * announces * kind * role * person * refers * dated * wanted * reply * (1.0 + lead)
+}
+
+/// The factor of units that share a line: few words say only a part of something, unless they
+/// decide it. The points of a child have it in their worth.
+pub(super) fn completeness<'a>(units: impl IntoIterator<Item = &'a Unit>) -> f32 {
+    let words = |unit: &Unit| match unit.worth.is_some() || unit.act == SpeechAct::Decision {
+        true => WEIGHTS.complete,
+        false => unit.terms.len(),
+    };
+    let words: usize = units.into_iter().map(words).sum();
+    words.min(WEIGHTS.complete) as f32 / WEIGHTS.complete as f32
 }
 
 /// The sum of a unit's term weights.
@@ -102,7 +122,8 @@ enum Person {
     Listener,
 }
 
-/// The person that a sentence names with a pronoun, in English or French.
+/// The person that a sentence names with a pronoun, in English or French; `None` if it names
+/// both.
 fn person(text: &str) -> Option<Person> {
     let words = || text.split(|c: char| !c.is_alphabetic());
     let is_speaker = |word: &str| {
@@ -156,10 +177,10 @@ fn person(text: &str) -> Option<Person> {
                 | "vos"
         )
     };
-    if words().any(is_speaker) {
-        Some(Person::Speaker)
-    } else {
-        words().any(is_listener).then_some(Person::Listener)
+    match (words().any(is_speaker), words().any(is_listener)) {
+        (true, false) => Some(Person::Speaker),
+        (false, true) => Some(Person::Listener),
+        _ => None,
     }
 }
 
@@ -171,7 +192,8 @@ mod tests {
     fn sentences_are_about_their_speaker_or_their_listener() {
         for (text, expected) in [
             ("I sold the boat.", Some(Person::Speaker)),
-            ("It's been hard for me, you know.", Some(Person::Speaker)),
+            ("It's been hard for me lately.", Some(Person::Speaker)),
+            ("I would love to see your boat.", None),
             ("Mes deux gauges sont en panne.", Some(Person::Speaker)),
             ("Your boat looks great!", Some(Person::Listener)),
             ("Vous avez un beau port.", Some(Person::Listener)),

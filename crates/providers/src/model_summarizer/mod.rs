@@ -17,7 +17,7 @@ use treering_core::{
     SummaryRequest, acceptance, prompt,
 };
 
-use crate::extractive::lists;
+use crate::extractive::{completion, lists};
 
 /// Prompts that override the built-in ones.
 pub type Prompts = BTreeMap<Strategy, String>;
@@ -129,7 +129,7 @@ fn take(
         };
         return Err(reason.to_owned());
     };
-    let is_grounded = |item: &String| source.partition_known(&Facts::of(item)).1.is_empty();
+    let is_grounded = |item: &str| source.partition_known(&Facts::of(item)).1.is_empty();
     let points = [
         &mut content.key_findings,
         &mut content.decisions,
@@ -138,8 +138,9 @@ fn take(
         &mut content.topics,
     ];
     for list in points {
-        list.retain(is_grounded);
+        list.retain(|item| is_grounded(item));
     }
+    completion::complete(summary_request, &mut content, is_grounded);
     // Facts are extracted from the source, not requested from the model.
     lists::facts(summary_request, source, &mut content);
     content.tags = lists::tags(&content);

@@ -82,7 +82,13 @@ fn a_usable_answer_needs_one_call() {
     let content = content.unwrap();
     assert_eq!(requests.len(), 1);
     assert_eq!(content.decisions, ["Serve it on port 7410."]);
-    assert_eq!(content.key_findings, ["It keeps 3.5 GB."], "invented findings are dropped");
+    let text = "Ana put the gauge of Kerzavel into src/tide.rs; it reads every 20 minutes.";
+    assert_eq!(
+        content.key_findings,
+        ["It keeps 3.5 GB.", text],
+        "invented findings are dropped, and points of the text take their place"
+    );
+    assert!((2..=4).contains(&content.topics.len()), "{:?}", content.topics);
     assert_eq!(content.files_mentioned, ["src/tide.rs"], "facts come from the source");
 }
 

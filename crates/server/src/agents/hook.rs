@@ -1,55 +1,65 @@
-//! Converts the input of agent hooks to something that can be stored: a transcript for the
-//! importers, or entries for `append`. Both carry the ids of their source, so that storing them
+//! Converts the input of agent hooks to something that can be stored: transcripts for live
+//! capture, or entries for `append`. Both carry the ids of their source, so that storing them
 //! twice adds nothing.
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use treering_core::ContentHash;
+use treering::importers::Format;
+use treering_core::{ContentHash, Json, SOURCE_LABEL, Timestamp, json_without_private};
 
 use super::CodingAgent;
 
 /// The content captured by one hook call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum HookCapture {
-    /// A complete transcript.
-    Transcript {
-        /// The format name, as in `treering import --format`.
-        format: String,
-        /// The path of the transcript file.
-        name: PathBuf,
-        /// The content of the file.
-        text: String,
+    /// Transcripts that the agent appends to.
+    Transcripts {
+        /// The session's, and those of its sub-agents.
+        transcripts: Vec<TranscriptRef>,
+        /// The key of the session, if it has ended.
+        ended: Option<String>,
     },
     /// The body of a `POST /v1/append` request.
     Entries(Value),
 }
 
-impl HookCapture {
-    /// A hash that identifies the capture. Later states of one transcript share it.
-    #[must_use]
-    pub fn identity(&self) -> ContentHash {
-        match self {
-            Self::Transcript { format, name, .. } => {
-                ContentHash::of_fields(&[format.as_bytes(), name.as_os_str().as_encoded_bytes()])
-            }
-            Self::Entries(request) => ContentHash::of_fields(&[request.to_string().as_bytes()]),
-        }
-    }
+/// A transcript on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TranscriptRef {
+    /// Its format.
+    pub format: Format,
+    /// Its path.
+    pub path: PathBuf,
 }
 
-/// Parses the input of a hook. Returns `None` if there is nothing to store.
-pub fn capture(agent: CodingAgent, input: &str) -> Result<Option<HookCapture>, String> {
-    let input: Value =
-        serde_json::from_str(input).map_err(|error| format!("the input is not JSON: {error}"))?;
-    match agent {
-        CodingAgent::ClaudeCode | CodingAgent::Codex => transcript(agent, &input),
-        CodingAgent::Cursor => Ok(cursor(&input)),
-        CodingAgent::OpenCode => Ok(opencode(&input)),
-        CodingAgent::ClaudeDesktop => Err("claude-desktop has no hooks".into()),
+/// Parses the input of a hook that was called at `now`. Returns `None` if there is nothing to
+/// store. Private passages are left out here already, because entries may be written to the spool.
+pub fn capture(
+    agent: CodingAgent,
+    input: &str,
+    now: Timestamp,
+) -> Result<Option<HookCapture>, String> {
+    let input = Json::new(input).map_err(|error| format!("the input is not JSON: {error}"))?;
+    let input = json_without_private(&input).0.to_value();
+    let entries = match agent {
+        CodingAgent::ClaudeCode => return Ok(transcripts(Format::ClaudeCode, &input)),
+        CodingAgent::Codex => return Ok(transcripts(Format::Codex, &input)),
+        CodingAgent::Cursor => cursor(&input),
+        CodingAgent::OpenCode => opencode(&input),
+        other => return Err(format!("{other} has no hooks that Treering uses")),
+    };
+    Ok(entries.map(|request| HookCapture::Entries(timed(request, now))))
+}
+
+/// Gives the time of capture to entries without one, because they may be stored later.
+fn timed(mut request: Value, now: Timestamp) -> Value {
+    for entry in request["entries"].as_array_mut().into_iter().flatten() {
+        if entry["type"] != "turn_end" && entry["at"].is_null() {
+            entry["at"] = now.to_string().into();
+        }
     }
+    request
 }
 
 /// The reply that the agent expects on stdout before it continues.
@@ -60,17 +70,18 @@ pub fn reply(agent: CodingAgent, input: &str) -> Option<&'static str> {
         .then_some("{\"continue\":true}")
 }
 
-fn transcript(agent: CodingAgent, input: &Value) -> Result<Option<HookCapture>, String> {
-    let Some(path) = input["transcript_path"].as_str() else { return Ok(None) };
-    let path = Path::new(path);
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        // A session without messages has no transcript yet.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
-    };
-    let name = path.to_path_buf();
-    Ok(Some(HookCapture::Transcript { format: agent.to_string(), name, text }))
+/// The transcript of the session, and those of its sub-agents. A session without messages has no
+/// transcript yet.
+fn transcripts(format: Format, input: &Value) -> Option<HookCapture> {
+    let path = Path::new(input["transcript_path"].as_str()?);
+    let agents = path.with_extension("").join("subagents");
+    let agents = std::fs::read_dir(agents).into_iter().flatten().flatten().map(|it| it.path());
+    let is_transcript = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "jsonl");
+    let paths = std::iter::once(path.to_path_buf()).chain(agents.filter(is_transcript));
+    let transcripts = paths.map(|path| TranscriptRef { format, path }).collect();
+    let ended = input["session_id"].as_str().filter(|_| input["hook_event_name"] == "SessionEnd");
+    let ended = ended.map(|session| format!("{}:{session}", format.as_str()));
+    Some(HookCapture::Transcripts { transcripts, ended })
 }
 
 /// The mark that ends the latest turn.
@@ -79,7 +90,7 @@ fn turn_end() -> Value {
 }
 
 /// A prompt, an answer, a tool call, or the end of the turn.
-fn cursor(input: &Value) -> Option<HookCapture> {
+fn cursor(input: &Value) -> Option<Value> {
     let conversation = input["conversation_id"].as_str()?;
     let turn = input["generation_id"].as_str().unwrap_or_default();
     let entry = match input["tool_name"].as_str() {
@@ -87,11 +98,12 @@ fn cursor(input: &Value) -> Option<HookCapture> {
         None if input["hook_event_name"] == "stop" => turn_end(),
         None => cursor_message(turn, input)?,
     };
-    Some(HookCapture::Entries(json!({
+    Some(json!({
         "key": format!("cursor/{conversation}"),
         "cwd": input["workspace_roots"][0].as_str(),
+        "labels": { SOURCE_LABEL: CodingAgent::Cursor.to_string() },
         "entries": [entry],
-    })))
+    }))
 }
 
 fn cursor_message(turn: &str, input: &Value) -> Option<Value> {
@@ -126,7 +138,7 @@ fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
 }
 
 /// The messages of a session with their parts, in the format of OpenCode 1 or OpenCode 2.
-fn opencode(input: &Value) -> Option<HookCapture> {
+fn opencode(input: &Value) -> Option<Value> {
     let session = &input["session"];
     let mut entries: Vec<Value> =
         input["messages"].as_array()?.iter().flat_map(opencode_entries).collect();
@@ -138,9 +150,10 @@ fn opencode(input: &Value) -> Option<HookCapture> {
     let key = format!("opencode/{}", session["id"].as_str()?);
     let folders = [&session["directory"], &session["location"]["directory"], &input["directory"]];
     let cwd = folders.into_iter().find_map(Value::as_str);
-    let request =
-        json!({ "key": key, "title": session["title"].as_str(), "cwd": cwd, "entries": entries });
-    (!entries.is_empty()).then_some(HookCapture::Entries(request))
+    let labels = json!({ SOURCE_LABEL: CodingAgent::OpenCode.to_string() });
+    let request = json!({ "key": key, "title": session["title"].as_str(), "cwd": cwd,
+        "labels": labels, "entries": entries });
+    (!entries.is_empty()).then_some(request)
 }
 
 fn opencode_entries(message: &Value) -> Vec<Value> {

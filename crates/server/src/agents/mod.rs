@@ -2,7 +2,10 @@
 //! hooks capture. Plans changes to settings files; the command line confirms and writes them.
 
 mod edit;
+mod heartbeat;
 mod hook;
+mod pauses;
+mod recall;
 mod spool;
 
 use std::fmt;
@@ -10,17 +13,30 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-pub use edit::{Edit, EditError};
-pub use hook::{HookCapture, capture, reply};
-pub use spool::{Spool, store};
+pub use edit::{Edit, EditError, OwnEntries};
+pub use heartbeat::{
+    AgentHealth, Deletion, HookFailure, HookProblem, LaggingTranscript, check, deletion,
+    note_installed, transcript_folder, transcripts,
+};
+pub use hook::{HookCapture, TranscriptRef, capture, reply};
+pub use pauses::{PauseError, pause, read_pauses, resume};
+pub use recall::{RecallRequest, RecallTrigger};
+pub use spool::{ReplayReport, Spool};
 
-/// The events of Cursor that are captured. The tool events also fire for shell commands and MCP
-/// tools; `stop` ends a turn, and `sessionEnd` would add nothing to it.
-const CURSOR_EVENTS: [&str; 5] =
-    ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure", "stop"];
+/// The events of Cursor that are captured or, like `sessionStart`, answered. The tool events also
+/// fire for shell commands and MCP tools; `stop` ends a turn, and `sessionEnd` would add nothing to
+/// it.
+const CURSOR_EVENTS: [&str; 6] = [
+    "sessionStart",
+    "beforeSubmitPrompt",
+    "afterAgentResponse",
+    "postToolUse",
+    "postToolUseFailure",
+    "stop",
+];
 
 /// An agent that Treering can connect to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum CodingAgent {
     /// Claude Code
     ClaudeCode,
@@ -33,6 +49,15 @@ pub enum CodingAgent {
     OpenCode,
     /// Claude Desktop; has no hooks, so nothing is captured
     ClaudeDesktop,
+    /// Gemini CLI; tools only
+    GeminiCli,
+    /// VS Code with Copilot; tools only
+    #[value(name = "vscode")]
+    VsCode,
+    /// Windsurf; tools only
+    Windsurf,
+    /// Zed; tools only
+    Zed,
 }
 
 impl fmt::Display for CodingAgent {
@@ -43,11 +68,45 @@ impl fmt::Display for CodingAgent {
             Self::Codex => "codex",
             Self::OpenCode => "opencode",
             Self::ClaudeDesktop => "claude-desktop",
+            Self::GeminiCli => "gemini-cli",
+            Self::VsCode => "vscode",
+            Self::Windsurf => "windsurf",
+            Self::Zed => "zed",
         })
     }
 }
 
 impl CodingAgent {
+    /// Every agent.
+    pub const ALL: [Self; 9] = [
+        Self::ClaudeCode,
+        Self::Cursor,
+        Self::Codex,
+        Self::OpenCode,
+        Self::ClaudeDesktop,
+        Self::GeminiCli,
+        Self::VsCode,
+        Self::Windsurf,
+        Self::Zed,
+    ];
+
+    /// Whether the agent has left files in the user's home.
+    #[must_use]
+    pub fn is_there(self, paths: &AgentPaths) -> bool {
+        let home = &paths.home;
+        match self {
+            Self::ClaudeCode => paths.claude().is_dir() || home.join(".claude.json").exists(),
+            Self::Cursor => home.join(".cursor").is_dir(),
+            Self::Codex => paths.codex().is_dir(),
+            Self::OpenCode => paths.config().join("opencode").is_dir(),
+            Self::ClaudeDesktop => paths.applications().join("Claude").is_dir(),
+            Self::GeminiCli => home.join(".gemini").is_dir(),
+            Self::VsCode => paths.applications().join("Code/User").is_dir(),
+            Self::Windsurf => home.join(".codeium/windsurf").is_dir(),
+            Self::Zed => paths.config().join("zed").is_dir(),
+        }
+    }
+
     /// An extra step the user must take before hooks run, besides restarting the agent.
     #[must_use]
     pub const fn post_install_note(self) -> Option<&'static str> {
@@ -76,9 +135,13 @@ impl Program {
 
     /// The command line, quoted for a shell.
     fn line(&self, command: &[&str]) -> String {
-        let path = self.path.display().to_string();
-        let words = std::iter::once(path).chain(self.args(command));
-        words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+        let path = quoted(&self.path.display().to_string());
+        format!("{path} {}", self.line_without_path(command))
+    }
+
+    /// The options and the command, quoted for a shell.
+    fn line_without_path(&self, command: &[&str]) -> String {
+        self.args(command).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -104,6 +167,34 @@ pub struct AgentPaths {
     pub codex: Option<PathBuf>,
 }
 
+impl AgentPaths {
+    /// The Claude Code folder.
+    #[must_use]
+    pub fn claude(&self) -> PathBuf {
+        self.claude.clone().unwrap_or_else(|| self.home.join(".claude"))
+    }
+
+    /// The configuration folder.
+    fn config(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| self.home.join(".config"))
+    }
+
+    /// The folder where desktop programs keep their settings.
+    fn applications(&self) -> PathBuf {
+        match std::env::consts::OS {
+            "macos" => self.home.join("Library/Application Support"),
+            "windows" => self.home.join("AppData/Roaming"),
+            _ => self.config(),
+        }
+    }
+
+    /// The Codex folder.
+    #[must_use]
+    pub fn codex(&self) -> PathBuf {
+        self.codex.clone().unwrap_or_else(|| self.home.join(".codex"))
+    }
+}
+
 /// The edits to one file.
 #[derive(Debug, Clone)]
 pub struct FileChange {
@@ -115,8 +206,14 @@ pub struct FileChange {
 
 impl FileChange {
     /// Returns the text with all edits applied.
-    pub fn apply(&self, text: &str) -> Result<String, EditError> {
-        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.apply(&text))
+    pub fn apply(&self, text: &str, own: OwnEntries) -> Result<String, EditError> {
+        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.apply_with(&text, own))
+    }
+
+    /// The entries for Treering in a text that a person made, and that `apply` keeps.
+    #[must_use]
+    pub fn own_entries(&self, text: &str) -> Vec<String> {
+        self.edits.iter().filter_map(|edit| edit.own_entry(text)).collect()
     }
 
     /// Returns the text with all edits reverted, unchanged if none of them is in it.
@@ -137,34 +234,28 @@ pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec
         value: server,
     };
     let line = program.line(&["hook", &agent.to_string()]);
-    let hooks = |events: &[&str], hook: &Value| {
-        let edit = |event: &&str| Edit::Item {
-            at: vec!["hooks".into(), (*event).into()],
-            value: hook.clone(),
-        };
-        events.iter().map(edit).collect::<Vec<_>>()
-    };
     let nested = |seconds: u64| json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] });
     match agent {
         CodingAgent::ClaudeCode => {
             // By default one file is in the folder and the other beside it; a configured folder
             // holds both.
-            let folder = paths.claude.clone().unwrap_or_else(|| paths.home.join(".claude"));
+            let folder = paths.claude();
             let state = paths.claude.as_ref().unwrap_or(&paths.home).join(".claude.json");
-            let events = ["UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"];
+            let events = ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"];
             vec![
                 change(state, vec![known(with_type(server, "stdio"))]),
                 change(folder.join("settings.json"), hooks(&events, &nested(30))),
             ]
         }
         CodingAgent::Codex => {
-            let folder = paths.codex.clone().unwrap_or_else(|| paths.home.join(".codex"));
+            let folder = paths.codex();
             let table = Edit::Table {
                 name: ["mcp_servers".into(), "treering".into()],
                 command: program.path.display().to_string(),
                 args: program.args(&["mcp"]),
             };
-            let mut edits = hooks(&["UserPromptSubmit", "Stop", "PreCompact"], &nested(30));
+            let events = ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact"];
+            let mut edits = hooks(&events, &nested(30));
             // Codex limits this hook to 3 seconds and warns at each start about a longer timeout.
             edits.extend(hooks(&["SessionEnd"], &nested(3)));
             vec![
@@ -181,8 +272,7 @@ pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec
             ]
         }
         CodingAgent::OpenCode => {
-            let folder =
-                paths.config.clone().unwrap_or_else(|| paths.home.join(".config")).join("opencode");
+            let folder = paths.config().join("opencode");
             let command: Vec<String> = std::iter::once(program.path.display().to_string())
                 .chain(program.args(&["mcp"]))
                 .collect();
@@ -193,8 +283,42 @@ pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec
                 change(folder.join("plugins/treering.js"), vec![Edit::Whole(plugin(program))]),
             ]
         }
-        CodingAgent::ClaudeDesktop => vec![change(desktop(paths), vec![known(server)])],
+        CodingAgent::ClaudeDesktop
+        | CodingAgent::GeminiCli
+        | CodingAgent::VsCode
+        | CodingAgent::Windsurf
+        | CodingAgent::Zed => vec![tools_only(agent, paths, server)],
     }
+}
+
+/// The edits that add a hook to events.
+fn hooks(events: &[&str], hook: &Value) -> Vec<Edit> {
+    let edit = |event: &&str| Edit::Item {
+        at: vec!["hooks".into(), (*event).into()],
+        value: hook.clone(),
+    };
+    events.iter().map(edit).collect()
+}
+
+/// The change for an agent without hooks: the MCP server.
+fn tools_only(agent: CodingAgent, paths: &AgentPaths, server: Value) -> FileChange {
+    let (path, list, value) = match agent {
+        CodingAgent::VsCode => {
+            let path = paths.applications().join("Code/User/mcp.json");
+            (path, "servers", with_type(server, "stdio"))
+        }
+        CodingAgent::Zed => (paths.config().join("zed/settings.json"), "context_servers", server),
+        CodingAgent::GeminiCli => (paths.home.join(".gemini/settings.json"), "mcpServers", server),
+        CodingAgent::Windsurf => {
+            (paths.home.join(".codeium/windsurf/mcp_config.json"), "mcpServers", server)
+        }
+        _ => {
+            let path = paths.applications().join("Claude/claude_desktop_config.json");
+            (path, "mcpServers", server)
+        }
+    };
+    let entry = Edit::Entry { at: vec![list.into()], key: "treering".into(), value };
+    FileChange { path, edits: vec![entry] }
 }
 
 /// The first of these files that exists, or else the first name.
@@ -206,15 +330,6 @@ fn existing(folder: &Path, names: &[&str]) -> PathBuf {
 fn with_type(mut server: Value, kind: &str) -> Value {
     server["type"] = kind.into();
     server
-}
-
-fn desktop(paths: &AgentPaths) -> PathBuf {
-    let folder = match std::env::consts::OS {
-        "macos" => paths.home.join("Library/Application Support"),
-        "windows" => paths.home.join("AppData/Roaming"),
-        _ => paths.config.clone().unwrap_or_else(|| paths.home.join(".config")),
-    };
-    folder.join("Claude/claude_desktop_config.json")
 }
 
 /// The OpenCode plugin. OpenCode has no hooks that run commands.

@@ -1,4 +1,5 @@
-// Treering: captures what was said. Written by `treering install opencode`; `treering uninstall opencode` takes it out.
+// Treering: captures what was said, and recalls it in new sessions. Written by `treering install opencode`; `treering
+// uninstall opencode` removes it.
 import { spawn } from "node:child_process";
 
 const command = ["treering", "hook", "opencode"];
@@ -14,8 +15,42 @@ const capture = async (read) => {
   } catch {}
 };
 
+// Asks the hook what the memory has. No answer within a second means nothing.
+const ask = (input) =>
+  new Promise((resolve) => {
+    const child = spawn(command[0], command.slice(1), { stdio: ["pipe", "pipe", "ignore"] });
+    const answer = [];
+    const done = () => {
+      try {
+        resolve(JSON.parse(Buffer.concat(answer).toString()).additional_context ?? "");
+      } catch {
+        resolve("");
+      }
+    };
+    setTimeout(() => resolve(""), 1000).unref();
+    child.on("error", () => resolve(""));
+    child.on("close", done);
+    child.stdout.on("data", (part) => answer.push(part));
+    child.stdin.on("error", () => {});
+    child.stdin.end(JSON.stringify(input));
+  });
+
+// The answers by session. A session keeps its answer, so that the prompt cache stays valid.
+const recalled = new Map();
+const recall = (directory, sessionID, event) => {
+  const answer = ask({ hook_event_name: event, session_id: sessionID, cwd: directory });
+  recalled.set(sessionID, answer);
+  return answer;
+};
+
 // Entry point for OpenCode 1.
 const server = async ({ client, directory }) => ({
+  "experimental.chat.system.transform": async ({ sessionID }, output) => {
+    if (!sessionID) return;
+    const known = recalled.get(sessionID);
+    const text = await (known ?? recall(directory, sessionID, "sessionStart"));
+    if (text) output.system.push(text);
+  },
   event: async ({ event }) => {
     const status = event.type === "session.status" && event.properties?.status?.type;
     const ended = event.type === "session.idle" || status === "idle";
@@ -26,6 +61,7 @@ const server = async ({ client, directory }) => ({
       const messages = await client.session.messages({ path });
       return { directory, ended, session: session.data, messages: messages.data };
     });
+    if (!ended) recall(directory, event.properties.sessionID, "sessionCompacted");
   },
 });
 

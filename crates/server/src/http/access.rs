@@ -152,6 +152,19 @@ pub(super) async fn authorize(
     next.run(request).await
 }
 
+/// Counts a request to a page that needs no token.
+pub(super) async fn limit_rate(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match app.access().check_rate_limit(&peer.ip().to_string()) {
+        Some(wait) => wait.into_response(),
+        None => next.run(request).await,
+    }
+}
+
 /// The token of a request. `None` if the request has none and none is required.
 fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Problem> {
     let refuse = |error: &str| {

@@ -112,7 +112,7 @@ pub(super) async fn page(
     respond(&grant, READ, move |service| service.page(&reference, &request)).await
 }
 
-/// Rename, close, archive or reopen a conversation
+/// Rename, close, archive, reopen or label a conversation
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     request_body = ChangeRequest, responses((status = 200, body = ConversationView), Problems))]
@@ -233,7 +233,9 @@ pub(super) async fn search(
 
 /// Build the best context that fits a token budget
 ///
-/// Waits for unfinished summaries, at most `gate_timeout_ms` and never past the request timeout.
+/// Of one conversation, or over a scope: a project, labels, several conversations or everything. For
+/// one conversation it waits for unfinished summaries, at most `gate_timeout_ms` and never past the
+/// request timeout.
 #[utoipa::path(post, path = "/v1/context", tag = "search", request_body = ContextParams,
     responses((status = 200, body = ContextAnswer), Problems))]
 pub(super) async fn context(
@@ -241,14 +243,15 @@ pub(super) async fn context(
     Body(params): Body<ContextParams>,
 ) -> ApiResult<ContextAnswer> {
     let service = grant.require(TokenScope::Read)?;
-    let reference = params.conversation.clone();
-    let found = service
-        .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
+    let (subject, params) = service
+        .run(TaskKind::Read, move |service| Ok((service.context_subject(&params)?, params)))
         .await?;
-    let timeout = service.gate_timeout(&params).min(wait_timeout(service));
-    service.wait_for_gate(found.id, timeout, |_| std::future::ready(())).await?;
+    if let Some(id) = subject.gated() {
+        let timeout = service.gate_timeout(&params).min(wait_timeout(service));
+        service.wait_for_gate(id, timeout, |_| std::future::ready(())).await?;
+    }
     respond(&grant, READ, move |service| {
-        Ok(ContextAnswer::of(service.context(&found, &params)?, params.format))
+        Ok(ContextAnswer::of(service.context(&subject, &params)?, params.format))
     })
     .await
 }

@@ -2,10 +2,13 @@
 //! `/mcp`.
 
 mod access;
+mod amend;
 mod api;
+mod client_io;
 mod events;
 mod forget;
 mod metrics;
+mod places;
 mod problem;
 mod request_log;
 mod server;
@@ -17,17 +20,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
+use axum::body::{Bytes, HttpBody as _};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::response::{Html, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
-use tokio_stream::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -43,13 +46,9 @@ use crate::mcp::McpServer;
 use crate::service::{Service, ServiceError};
 use access::AccessControl;
 use metrics::Metrics;
-use problem::Problem;
 use tenants::TenantRegistry;
 use treering::config::ServeSettings;
 
-/// Limits on draining the body of an oversized request before it is rejected.
-const MAX_DRAIN_BYTES: usize = 16 << 20;
-const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 /// The timeout of an MCP call. It is long because a call may wait for summaries and report
 /// progress.
 const MCP_CALL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -245,6 +244,8 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(summaries::summarize_level))
         .routes(routes!(summaries::threads, summaries::fork))
         .routes(routes!(summaries::policy, summaries::set_policy))
+        .routes(routes!(amend::amend))
+        .routes(routes!(amend::history))
         .routes(routes!(forget::forget))
         .routes(routes!(forget::audit))
         .routes(routes!(api::nodes))
@@ -282,7 +283,7 @@ fn router<Handler: ServerHandler>(
     app: &App,
     settings: &ServeSettings,
 ) -> Router {
-    let json = openapi();
+    let json = Bytes::from(openapi());
     let document = get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) });
     let page = get(|| async {
         ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(include_str!("page.html")))
@@ -294,46 +295,34 @@ fn router<Handler: ServerHandler>(
         .layer(in_time(timeout))
         .merge(Router::new().route_service("/mcp", mcp).layer(in_time(MCP_CALL_TIMEOUT)));
     let checked = checked.layer(middleware::from_fn_with_state(app.clone(), access::authorize));
-    let open = open_operations()
-        .0
+    let limited = Router::new()
         .route("/", page)
         .route("/openapi.json", document)
-        .layer(in_time(timeout));
+        .layer(middleware::from_fn_with_state(app.clone(), access::limit_rate));
+    let open = open_operations().0.merge(limited).layer(in_time(timeout));
     checked
         .merge(open)
         .layer(cors_layer(&settings.origins))
+        // The framework's own limit would refuse what the setting allows.
+        .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(settings.body_bytes))
-        .layer(middleware::from_fn_with_state(settings.body_bytes, drain_oversized_body))
         .layer(CatchPanicLayer::new())
         .layer(middleware::from_fn_with_state(app.clone(), request_log::log_request))
+        .layer(middleware::from_fn(close_after_refusal))
         .with_state(app.clone())
 }
 
-/// Reads an oversized body up to a limit before rejecting it. A client whose connection closes
-/// while it still sends never reads the response.
-async fn drain_oversized_body(
-    State(limit): State<usize>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let length =
-        request.headers().get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
-    if length.is_none_or(|length: usize| length <= limit) {
-        return next.run(request).await;
-    }
-    let mut body = request.into_body().into_data_stream();
-    let drain = async {
-        let mut drained = 0;
-        while let Some(Ok(part)) = body.next().await {
-            drained += part.len();
-            if drained > MAX_DRAIN_BYTES {
-                break;
-            }
-        }
-    };
-    // A client that sends for longer will not read the response.
-    drop(tokio::time::timeout(MAX_DRAIN_TIME, drain).await);
-    Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE).into_response()
+/// Says that the connection closes if a request is refused before its body is read.
+async fn close_after_refusal(request: Request, next: Next) -> Response {
+    let has_body = !request.body().is_end_stream();
+    let response = next.run(request).await;
+    let is_refused = matches!(response.status().as_u16(), 401 | 403..=405 | 408 | 413 | 415 | 429);
+    if has_body && is_refused { close_connection(response) } else { response }
+}
+
+fn close_connection(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Allows the configured origins in CORS responses.

@@ -1,13 +1,15 @@
 //! Accepts a bounded number of connections and passes their requests to the router. Closes
-//! connections that do not send their headers in time.
+//! connections that do not send their headers or do not read their answers in time.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use axum::http::Request;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -16,10 +18,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::client_io::{ClientIo, RequestBody};
+use super::close_connection;
+use super::places::{Place, Places};
+use super::problem::Problem;
 use treering::config::ServeSettings;
+
+/// The paths that the reserve serves.
+const HEALTH_CHECKS: [&str; 2] = ["/health", "/ready"];
+
+type Requests = TowerToHyperService<Router>;
 
 /// Serves until `stop` is cancelled, and then until the open requests are answered.
 pub(super) async fn serve_connections(
@@ -31,32 +41,66 @@ pub(super) async fn serve_connections(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(settings.header_timeout_ms));
-    let connection_slots = Arc::new(Semaphore::new(settings.connections.get()));
+    let write_timeout = Duration::from_millis(settings.write_timeout_ms);
+    let places = Places::new(settings.connections.get(), settings.connections_per_address.get());
     let router = TowerToHyperService::new(router);
     let open = GracefulShutdown::new();
     loop {
-        // Excess connections wait in the operating system's accept queue.
+        // While all places are busy, further connections wait in the operating system's queue.
         let next = async {
-            let permit = Arc::clone(&connection_slots).acquire_owned().await;
-            (permit, Listener::accept(&mut listener).await)
+            let (stream, peer) = Listener::accept(&mut listener).await;
+            (stream, peer, places.place(peer.ip()).await)
         };
-        let (permit, (stream, peer)) = tokio::select! {
+        let (stream, peer, placed) = tokio::select! {
             next = next => next,
             () = stop.cancelled() => break,
         };
-        let router = router.clone();
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
-            router.call(request)
-        });
-        let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
+        let guard = match placed {
+            Ok(guard) => guard,
+            Err(refusal) => {
+                tracing::debug!(%peer, ?refusal, "a connection got no place");
+                continue;
+            }
+        };
+        let place = guard.place();
+        let (router, served) = (router.clone(), Arc::clone(&place));
+        let service =
+            service_fn(move |request| answer(router.clone(), Arc::clone(&served), peer, request));
+        let client = ClientIo::new(stream, Arc::clone(&place));
+        let connection = open.watch(http.serve_connection(TokioIo::new(client), service));
         tokio::spawn(async move {
-            let _permit = permit;
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection failed");
+            let _guard = guard;
+            tokio::select! {
+                ended = connection => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection failed");
+                },
+                () = place.ended(write_timeout) => {
+                    tracing::debug!(%peer, "a connection that kept the server waiting was closed");
+                }
             }
         });
     }
     drop(listener);
     open.shutdown().await;
+}
+
+/// Answers a request. A connection of the reserve answers health checks alone.
+async fn answer(
+    router: Requests,
+    place: Arc<Place>,
+    peer: SocketAddr,
+    mut request: Request<Incoming>,
+) -> Result<Response, Infallible> {
+    if place.is_reserve() && !HEALTH_CHECKS.contains(&request.uri().path()) {
+        let hint = Some("try again, or raise the setting serve.connections");
+        let error = "all connections are busy";
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, hint);
+        return Ok(close_connection(problem.into_response()));
+    }
+    request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
+    place.set_busy(true);
+    let response =
+        router.call(request.map(|body| RequestBody::new(body, Arc::clone(&place)))).await;
+    place.set_busy(false);
+    response
 }

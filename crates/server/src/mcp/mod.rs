@@ -1,25 +1,32 @@
 //! The MCP server: tools, resources and prompts for agents. The same handler serves stdio and
 //! HTTP; the transport provides the caller's grant.
 
+mod asking;
 mod convert;
 mod progress;
 mod prompts;
+mod render;
 mod resources;
 mod schema;
+mod stdio;
 mod tools;
 mod types;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    CustomRequest, CustomResult, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
 use treering_core::ports::ConversationFilter;
 
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
+pub use asking::claude_code_session;
+pub use stdio::serve_stdio;
+
 use progress::Progress;
 use resources::protocol_error;
 use tools::MemoryTool;
@@ -32,31 +39,32 @@ const CONTEXT_TOKENS: u32 = 8000;
 /// Maximum number of completions.
 const COMPLETIONS: usize = 20;
 
-/// Serves one client over stdin and stdout until it disconnects.
-pub async fn serve_stdio(server: impl ServerHandler) -> Result<(), String> {
-    let running = server.serve(rmcp::transport::stdio()).await;
-    let running = running.map_err(|error| format!("the MCP handshake failed: {error}"))?;
-    running.waiting().await.map(drop).map_err(|error| format!("the MCP session failed: {error}"))
-}
-
 /// The MCP server.
 #[derive(Clone)]
 pub struct McpServer {
     /// The grant of every request; `None` if each request carries its own.
     grant: Option<Grant>,
+    /// The key of the session that the server was started for.
+    asking: Option<String>,
 }
 
 impl McpServer {
     /// A server with one grant for all requests, for the user who started the process.
     #[must_use]
     pub const fn of(grant: Grant) -> Self {
-        Self { grant: Some(grant) }
+        Self { grant: Some(grant), asking: None }
+    }
+
+    /// A server for one session of an agent, by its key. A search leaves that session out.
+    #[must_use]
+    pub fn asked_by(self, session: Option<String>) -> Self {
+        Self { asking: session, ..self }
     }
 
     /// A server whose requests carry their grant in the extensions of the HTTP request.
     #[must_use]
     pub const fn by_request() -> Self {
-        Self { grant: None }
+        Self { grant: None, asking: None }
     }
 
     fn grant(&self, context: &RequestContext<RoleServer>) -> Result<Grant, ErrorData> {
@@ -126,7 +134,12 @@ impl ServerHandler for McpServer {
             return Err(ErrorData::invalid_params(message, None));
         };
         let (grant, progress) = (self.grant(&context)?, Progress::of(&context));
-        let called = tool.call(request.arguments.unwrap_or_default(), &grant, &progress);
+        let mut arguments = request.arguments.unwrap_or_default();
+        let asking = asking::session_of(&context.meta).or_else(|| self.asking.clone());
+        if let (MemoryTool::Search | MemoryTool::Context, Some(asking)) = (tool, asking) {
+            arguments.entry("asked_by").or_insert_with(|| asking.into());
+        }
+        let called = tool.call(arguments, &grant, &progress);
         let answer = tokio::select! {
             answer = called => answer,
             () = context.ct.cancelled() => {
@@ -179,6 +192,14 @@ impl ServerHandler for McpServer {
             prompts::get(service, &request.name, request.arguments.as_ref())
         });
         Ok(got.await?.into())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(stdio::refusal_of(&request.method))
     }
 
     /// Completes conversation slugs.

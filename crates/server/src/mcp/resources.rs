@@ -158,8 +158,7 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, S
         }
         "policy" => json(&service.policy(rest)?, uri)?,
         "node" => {
-            let (conversation, node) = service.engine().find_node(rest)?;
-            let around = ExpandView::of_node(&conversation, &node, service.engine())?;
+            let (conversation, node, around) = service.expand_node(rest)?;
             json(&NodeResource { node: NodeView::of(&conversation, &node), around }, uri)?
         }
         _ => return Err(unknown()),
@@ -173,7 +172,7 @@ fn forwards(
     reference: &str,
     from: u32,
 ) -> Result<ConversationResource, ServiceError> {
-    let mut page = service.page(reference, &page_request(from))?;
+    let mut page = service.recalled_page(reference, &page_request(from))?;
     let turns = std::mem::take(&mut page.turns);
     let (turns, steps_left_out) = fitting(turns, service);
     let next =
@@ -190,7 +189,7 @@ fn forwards(
 /// Reads the last turns, limited by the budget.
 fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource, ServiceError> {
     let from = service.engine().find(reference)?.totals.turns.saturating_sub(TURNS);
-    let mut page = service.page(reference, &page_request(from))?;
+    let mut page = service.recalled_page(reference, &page_request(from))?;
     let mut turns = std::mem::take(&mut page.turns);
     turns.reverse();
     let (mut turns, steps_left_out) = fitting(turns, service);

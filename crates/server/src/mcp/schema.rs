@@ -1,5 +1,5 @@
-//! JSON Schemas of tool arguments and results, from the same declarations as the OpenAPI
-//! document.
+//! JSON Schemas of tool arguments, from the same declarations as the OpenAPI document, but short: a
+//! model reads them with every request.
 
 use std::sync::Arc;
 
@@ -7,107 +7,58 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-/// A JSON Schema.
-pub(super) struct ToolSchema(JsonObject);
-
-/// The self-contained schema of a type, with its references in `$defs`.
-pub(super) fn schema_of<T: ToSchema>() -> ToolSchema {
-    let mut schemas = Vec::new();
-    T::schemas(&mut schemas);
-    let mut schema = serde_json::to_value(T::schema()).unwrap_or_default();
-    let defs: JsonObject = schemas
-        .into_iter()
-        .filter_map(|(name, schema)| serde_json::to_value(schema).ok().map(|schema| (name, schema)))
-        .collect();
-    if !defs.is_empty() {
-        schema["$defs"] = Value::Object(defs);
+/// Some fields of a request, each with a description for a model. A request takes its other fields
+/// too, and refuses those that it does not know.
+pub(super) fn arguments<T: ToSchema>(fields: &[(&str, &str)]) -> Arc<JsonObject> {
+    let schema = serde_json::to_value(T::schema()).unwrap_or_default();
+    let mut definitions = Vec::new();
+    T::schemas(&mut definitions);
+    let definition = |name: &str| {
+        let found = definitions.iter().find(|(of, _)| of == name);
+        found.and_then(|(_, schema)| serde_json::to_value(schema).ok())
+    };
+    let mut properties = JsonObject::new();
+    for (name, description) in fields {
+        let mut property = match schema["properties"].get(*name) {
+            Some(property) => compact(property, &definition),
+            // `max_tokens` is of the tool, and of no request.
+            None => json!({ "type": "integer" }),
+        };
+        property["description"] = (*description).into();
+        properties.insert((*name).to_owned(), property);
     }
-    localise(&mut schema);
-    match schema {
-        Value::Object(object) => ToolSchema(object),
-        _ => ToolSchema(JsonObject::default()),
+    let is_listed = |name: &&Value| name.as_str().is_some_and(|it| properties.contains_key(it));
+    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let required: Vec<Value> = required.iter().filter(is_listed).cloned().collect();
+    let mut arguments = JsonObject::new();
+    arguments.insert("type".into(), "object".into());
+    arguments.insert("properties".into(), Value::Object(properties));
+    if !required.is_empty() {
+        arguments.insert("required".into(), required.into());
     }
+    Arc::new(arguments)
 }
 
-impl ToolSchema {
-    /// Removes null from the types of optional fields, because some clients cannot handle it.
-    pub(super) fn without_null(mut self) -> Self {
-        self.0.values_mut().for_each(without_null);
-        self
+/// The type of a property, without limits and defaults. Optional fields are not nullable, because
+/// some clients cannot handle it.
+fn compact(property: &Value, definition: &dyn Fn(&str) -> Option<Value>) -> Value {
+    let choices = property["oneOf"].as_array().or_else(|| property["allOf"].as_array());
+    let choice = choices.and_then(|all| all.iter().find(|choice| choice["type"] != "null"));
+    let property = choice.unwrap_or(property);
+    let name = property["$ref"].as_str().and_then(|it| it.rsplit('/').next());
+    if let Some(found) = name.and_then(definition) {
+        return compact(&found, definition);
     }
-
-    /// Adds the argument `max_tokens`.
-    pub(super) fn with_max_tokens(mut self, default: u32) -> Self {
-        let properties = self.0.entry("properties").or_insert_with(|| json!({}));
-        properties["max_tokens"] = json!({
-            "type": "integer",
-            "minimum": super::MIN_ANSWER_TOKENS,
-            "maximum": super::MAX_ANSWER_TOKENS,
-            "default": default,
-            "description":
-                "Maximum tokens in the result. Omitted items are counted; read them by id.",
-        });
-        self
+    let kind = match &property["type"] {
+        Value::Array(kinds) => kinds.iter().find(|kind| *kind != "null").cloned(),
+        kind => Some(kind.clone()),
+    };
+    let mut short = json!({ "type": kind.unwrap_or_else(|| "object".into()) });
+    if let Some(values) = property.get("enum") {
+        short["enum"] = values.clone();
     }
-
-    /// Removes fields, and the definitions that only they use.
-    pub(super) fn without_fields(mut self, names: &[&str]) -> Self {
-        if let Some(Value::Object(properties)) = self.0.get_mut("properties") {
-            properties.retain(|name, _| !names.contains(&name.as_str()));
-        }
-        let text = serde_json::to_string(&self.0).unwrap_or_default();
-        if let Some(Value::Object(defs)) = self.0.get_mut("$defs") {
-            defs.retain(|name, _| text.contains(&format!("\"#/$defs/{name}\"")));
-        }
-        self
+    if short["type"] == "array" {
+        short["items"] = compact(&property["items"], definition);
     }
-
-    pub(super) fn into_object(self) -> Arc<JsonObject> {
-        Arc::new(self.0)
-    }
-}
-
-fn without_null(value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            if let Some(Value::Array(types)) = object.get_mut("type") {
-                types.retain(|kind| kind != "null");
-                if let [only] = types.as_slice() {
-                    let only = only.clone();
-                    object.insert("type".into(), only);
-                }
-            }
-            if let Some(Value::Array(choices)) = object.get_mut("oneOf") {
-                choices.retain(|choice| choice["type"] != "null");
-                if let [Value::Object(only)] = choices.as_mut_slice() {
-                    let only = std::mem::take(only);
-                    object.remove("oneOf");
-                    object.extend(only);
-                }
-            }
-            object.values_mut().for_each(without_null);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_null),
-        _ => {}
-    }
-}
-
-/// Rewrites OpenAPI references to `$defs`, and removes number formats that JSON Schema does not
-/// define.
-fn localise(value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            if object.get("format").is_some_and(Value::is_string) {
-                object.remove("format");
-            }
-            if let Some(Value::String(reference)) = object.get_mut("$ref")
-                && let Some(name) = reference.strip_prefix("#/components/schemas/")
-            {
-                *reference = format!("#/$defs/{name}");
-            }
-            object.values_mut().for_each(localise);
-        }
-        Value::Array(items) => items.iter_mut().for_each(localise),
-        _ => {}
-    }
+    short
 }

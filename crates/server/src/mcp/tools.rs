@@ -1,22 +1,20 @@
 //! The MCP tools: their declarations and implementations.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::de::DeserializeOwned;
 
 use super::progress::Progress;
-use super::schema::{ToolSchema, schema_of};
-use super::types::{
-    ContextResult, ExpandResult, SearchResult, SessionsResult, StatusResult, UpdateResult,
-};
-use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert};
+use super::schema::arguments;
+use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert, render};
 use crate::service::requests::{
     ContextParams, ExpandRequest, ForgetRequest, RequestLimits, SearchRequest, SessionsRequest,
     StatusRequest, ThreadsRequest, TurnRequest, UpdateRequest,
 };
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
-use crate::views::{AppendedView, ForgetView, ThreadList};
+use crate::views::AppendedView;
 
 /// Default token budgets of results.
 const SEARCH_TOKENS: u32 = 2000;
@@ -83,111 +81,144 @@ impl MemoryTool {
         }
     }
 
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Remember => "Remember a turn",
-            Self::Search => "Search memory",
-            Self::Context => "Context of a conversation",
-            Self::Expand => "Drill down",
-            Self::Sessions => "List conversations",
-            Self::Threads => "Threads",
-            Self::Update => "Update summaries",
-            Self::Forget => "Forget",
-            Self::Status => "Memory status",
-        }
-    }
-
     const fn description(self) -> &'static str {
         match self {
             Self::Remember => {
-                "Stores a turn: the user's message, your answer and the tool calls in between. \
-                 Durable when it returns. Use it for facts to keep that hooks do not capture."
+                "Store a turn for good: what the user asks you to keep and hooks do not capture. \
+                 Also takes title, cwd, project_path, thread, fork_at, author, external_id, at."
             }
             Self::Search => {
-                "Searches all conversations by words and by meaning. Call it whenever the user \
-                 refers to something outside your context, before you say that you do not know."
+                "Search all conversations by words and meaning. Call it whenever the user refers \
+                 to something outside your context, before you say that you do not know. Also \
+                 takes cwd, thread, author, role, states, archived, levels, include_turns, topics, \
+                 semantic, exclude_roles, asked_by, each_item, min_score."
             }
             Self::Context => {
-                "Condenses a conversation to a token budget, with most detail where relevant or \
-                 recent. Call it to resume a conversation, or after your context was compacted."
+                "Condense a conversation, or all conversations of a project, to a token budget, \
+                 with most detail where relevant or recent. Call it to resume work, or after your \
+                 context was compacted. Also takes conversations, labels, everything, exclude, \
+                 asked_by, thread, as_of (a turn)."
             }
             Self::Expand => {
-                "Reads one item in full: a message with its turn, or a summary with its sources \
-                 and the summaries above it. Ids come from search, context and expand."
+                "Read one item in full: a message with its turn, or a summary with its sources \
+                 and the summaries above it."
             }
-            Self::Sessions => {
-                "Lists conversations, latest first, with name, size and last message."
-            }
-            Self::Threads => "Lists the threads of a conversation, or forks a new one.",
+            Self::Sessions => "List conversations, latest first.",
+            Self::Threads => "List the threads of a conversation, or fork one. Also takes parent.",
             Self::Update => {
-                "Updates the summaries of a conversation, or rebuilds them with `full`. Summaries \
-                 update automatically; call it only if status shows failures or the user asks. \
-                 Waits for level 1; higher levels follow in the background."
+                "Update the summaries of a conversation, or rebuild them. They update by \
+                 themselves; call it only if status shows failures or the user asks. Waits for \
+                 level 1; higher levels follow in the background. Also takes windowChars, \
+                 minFlushChars, overlapChars, groupChars, wiggle, ratioOnly, concurrency, \
+                 batchDelayMs, sealPolicy, flushAfterMs and any policy parameter."
             }
             Self::Forget => {
-                "Forgets a message, turn, range, thread, conversation, author or project for good, \
-                 also in every summary. The first call returns a preview and a token and forgets \
-                 nothing. Show the preview to the user, and call again with the token only if the \
-                 user agrees."
+                "Forget something for good, also in every summary. The first call returns a \
+                 preview and a token and forgets nothing. Show the preview to the user, and call \
+                 again with the token only if the user agrees. Also takes thread, secrets, everything, \
+                 allow_return, fast."
             }
-            Self::Status => "Reports the size of the memory, pending summaries and failures.",
+            Self::Status => "Report the size of the memory, pending summaries and failures.",
         }
     }
 
-    /// The schemas of the arguments and of the result.
-    fn schemas(self) -> (ToolSchema, ToolSchema) {
-        let sized = |schema: ToolSchema, tokens| schema.without_null().with_max_tokens(tokens);
+    /// The arguments that the definition lists, with their descriptions.
+    const fn fields(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Remember => {
-                (schema_of::<TurnRequest>().without_null(), schema_of::<AppendedView>())
-            }
-            Self::Search => {
-                (sized(schema_of::<SearchRequest>(), SEARCH_TOKENS), schema_of::<SearchResult>())
-            }
-            Self::Context => {
-                let arguments = sized(schema_of::<ContextParams>(), super::CONTEXT_TOKENS);
-                (arguments.without_fields(&CONTEXT_FIELDS_OFF), schema_of::<ContextResult>())
-            }
-            Self::Expand => {
-                (sized(schema_of::<ExpandRequest>(), EXPAND_TOKENS), schema_of::<ExpandResult>())
-            }
-            Self::Sessions => (
-                sized(schema_of::<SessionsRequest>(), SESSIONS_TOKENS),
-                schema_of::<SessionsResult>(),
-            ),
-            Self::Threads => {
-                (schema_of::<ThreadsRequest>().without_null(), schema_of::<ThreadList>())
-            }
-            Self::Update => {
-                (schema_of::<UpdateRequest>().without_null(), schema_of::<UpdateResult>())
-            }
-            Self::Forget => {
-                (schema_of::<ForgetRequest>().without_null(), schema_of::<ForgetView>())
-            }
+            Self::Remember => &[
+                ("user", "The user's message"),
+                ("assistant", "Your answer, or a fact"),
+                ("key", "Your own id of the conversation; created if missing"),
+                ("conversation", "Slug or id of an existing conversation"),
+                ("labels", "Such as {\"user\": \"42\"}"),
+                ("tool_calls", "name, args, result, success of each"),
+            ],
+            Self::Search => &[
+                ("query", "A question or keywords"),
+                ("conversations", "Only these slugs or ids"),
+                ("project_path", "Only this folder and below"),
+                ("labels", "Only conversations with these, such as {\"source\": \"codex\"}"),
+                ("exclude", "Conversations, or messages such as my-chat#40..55"),
+                ("since", "A date such as 2026-03-02"),
+                ("until", "A date"),
+                ("limit", "Default 10"),
+                ("max_tokens", "Size of the result, default 2000"),
+            ],
+            Self::Context => &[
+                ("conversation", "Slug or id"),
+                ("project_path", "Or all conversations of this folder and below"),
+                ("query", "The current question"),
+                ("profile", "Default: cut"),
+                ("max_tokens", "The budget, default 8000"),
+            ],
+            Self::Expand => &[
+                ("id", "A summary l1-3f9a…, a message my-chat#42, or a conversation"),
+                ("max_tokens", "Default 4000"),
+            ],
+            Self::Sessions => &[
+                ("cwd", "Only in this folder and below"),
+                ("project_path", "Only of this project"),
+                ("labels", "Only with these"),
+                ("all", "Archived ones too"),
+                ("limit", "Default 20"),
+                ("max_tokens", "Default 2000"),
+            ],
+            Self::Threads => &[
+                ("conversation", "Slug or id"),
+                ("thread", "Name of a new thread"),
+                ("fork_at", "Its last shared message; default: the latest"),
+            ],
+            Self::Update => &[
+                ("slug", "Slug, key or id; default: the latest"),
+                ("strategy", "Default: incremental"),
+                ("level", "Only this level"),
+                ("dryRun", "Estimate only"),
+                ("wait", "Wait for every level"),
+            ],
+            Self::Forget => &[
+                ("conversation", "Slug or id; alone, all of it"),
+                ("message", "Only this position"),
+                ("turn", "Only this turn"),
+                ("range", "Only messages A..B"),
+                ("author", "All messages of this author"),
+                ("project", "All conversations of this folder"),
+                ("label", "All conversations with this label, user=42"),
+                ("token", "Of the preview to confirm"),
+            ],
             Self::Status => {
-                (sized(schema_of::<StatusRequest>(), STATUS_TOKENS), schema_of::<StatusResult>())
+                &[("conversation", "Default: the latest"), ("max_tokens", "Default 2000")]
             }
+        }
+    }
+
+    fn arguments(self) -> Arc<JsonObject> {
+        let fields = self.fields();
+        match self {
+            Self::Remember => arguments::<TurnRequest>(fields),
+            Self::Search => arguments::<SearchRequest>(fields),
+            Self::Context => arguments::<ContextParams>(fields),
+            Self::Expand => arguments::<ExpandRequest>(fields),
+            Self::Sessions => arguments::<SessionsRequest>(fields),
+            Self::Threads => arguments::<ThreadsRequest>(fields),
+            Self::Update => arguments::<UpdateRequest>(fields),
+            Self::Forget => arguments::<ForgetRequest>(fields),
+            Self::Status => arguments::<StatusRequest>(fields),
         }
     }
 
     fn annotations(self) -> ToolAnnotations {
         let local = ToolAnnotations::new().open_world(false);
         match self {
-            Self::Remember | Self::Threads => {
-                local.read_only(false).destructive(false).idempotent(false)
-            }
+            Self::Remember | Self::Threads => local.read_only(false).destructive(false),
             Self::Update => local.read_only(false).destructive(true).idempotent(true),
-            Self::Forget => local.read_only(false).destructive(true).idempotent(false),
+            Self::Forget => local.read_only(false).destructive(true),
             _ => local.read_only(true),
         }
     }
 
-    /// The declaration for clients.
+    /// The declaration for clients. There is no schema of results: a model reads them as text.
     pub(super) fn declaration(self) -> Tool {
-        let (arguments, result) = self.schemas();
-        Tool::new(self.name(), self.description(), arguments.into_object())
-            .with_title(self.title())
-            .with_raw_output_schema(result.into_object())
+        Tool::new(self.name(), self.description(), self.arguments())
             .with_annotations(self.annotations())
     }
 
@@ -238,7 +269,10 @@ async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult
     let request: TurnRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Write)?;
     let stored = service.run(TaskKind::Write, move |service| service.append_turn(request)).await?;
-    Ok(convert::structured(&AppendedView::of(&stored)))
+    let view = AppendedView::of(&stored);
+    let stored = render::count(view.messages.len() as u32, "message");
+    let text = format!("Stored {stored} in `{}`.", view.slug);
+    Ok(convert::data(&view, text))
 }
 
 async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -246,9 +280,9 @@ async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let request: SearchRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
     let result = service.run(TaskKind::Read, move |service| {
-        Ok(convert::search(service.search(&request)?, service.engine(), max_tokens))
+        Ok(render::search(&service.search(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::structured(&result.await?))
+    Ok(convert::text(result.await?))
 }
 
 async fn context(
@@ -262,11 +296,12 @@ async fn context(
             "invalid arguments: unknown field `{field}`; set the size with max_tokens"
         )));
     }
-    let params = ContextParams { budget: Some(max_tokens), ..parse(arguments)? };
+    // The last line names the conversation and says what is missing.
+    let budget = max_tokens.saturating_sub(render::CONTEXT_FRAME_TOKENS);
+    let params = ContextParams { budget: Some(budget), ..parse(arguments)? };
     let service = grant.require(TokenScope::Read)?;
-    let reference = params.conversation.clone();
-    let found = service
-        .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
+    let (subject, params) = service
+        .run(TaskKind::Read, move |service| Ok((service.context_subject(&params)?, params)))
         .await?;
     let mut max_pending = 0;
     let report = |pending: usize| {
@@ -277,14 +312,13 @@ async fn context(
             format!("{pending} summaries pending"),
         )
     };
-    service.wait_for_gate(found.id, service.gate_timeout(&params), report).await?;
+    if let Some(id) = subject.gated() {
+        service.wait_for_gate(id, service.gate_timeout(&params), report).await?;
+    }
     let result = service.run(TaskKind::Read, move |service| {
-        Ok(convert::context(&service.context(&found, &params)?, found.slug))
+        Ok(render::context(&service.context(&subject, &params)?, &subject))
     });
-    let result = result.await?;
-    let mut answer = convert::structured(&result);
-    answer.content = vec![ContentBlock::text(result.text)];
-    Ok(answer)
+    Ok(convert::text(result.await?))
 }
 
 async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -292,9 +326,9 @@ async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let request: ExpandRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
     let result = service.run(TaskKind::Read, move |service| {
-        Ok(convert::expand(service.expand(&request)?, service.engine(), max_tokens))
+        Ok(render::expand(service.expand(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::structured(&result.await?))
+    Ok(convert::text(result.await?))
 }
 
 async fn sessions(
@@ -305,9 +339,9 @@ async fn sessions(
     let request: SessionsRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
     let result = service.run(TaskKind::Read, move |service| {
-        Ok(convert::sessions(service.sessions(&request)?, service.engine(), max_tokens))
+        Ok(render::sessions(&service.sessions(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::structured(&result.await?))
+    Ok(convert::text(result.await?))
 }
 
 async fn threads(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -320,7 +354,10 @@ async fn threads(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult,
         Some(fork) => service.fork(&request.conversation, &fork),
         None => service.threads(&request.conversation),
     });
-    Ok(convert::structured(&list.await?))
+    let list = list.await?;
+    let names: Vec<&str> = list.threads.iter().map(|thread| thread.name.as_str()).collect();
+    let text = format!("Threads: {}.", names.join(", "));
+    Ok(convert::data(&list, text))
 }
 
 async fn update(
@@ -336,14 +373,20 @@ async fn update(
         progress.report(max_pending - left as usize, Some(max_pending), format!("{left} jobs left"))
     };
     let view = service.update_and_wait(request, UPDATE_TIMEOUT, report).await?;
-    Ok(convert::structured(&convert::update(view)))
+    let result = convert::update(view);
+    let text = format!(
+        "`{}`: {} jobs left, {} failed.",
+        result.conversation, result.jobs_left, result.jobs_failed
+    );
+    Ok(convert::data(&result, text))
 }
 
 async fn forget(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let request: ForgetRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Write)?;
     let view = service.run(TaskKind::Write, move |service| service.forget(&request)).await?;
-    Ok(convert::structured(&view))
+    let text = render::forget(&view);
+    Ok(convert::data(&view, text))
 }
 
 async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -352,5 +395,50 @@ async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let service = grant.require(TokenScope::Read)?;
     let result =
         service.run(TaskKind::Read, move |service| convert::status(service, &request, max_tokens));
-    Ok(convert::structured(&result.await?))
+    let result = result.await?;
+    let text = render::status(&result);
+    Ok(convert::data(&result, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use treering_core::Tokenizer as _;
+
+    use super::*;
+
+    /// A model reads the definitions with every request.
+    #[test]
+    fn all_definitions_together_are_short() {
+        let tools = MemoryTool::ALL.map(MemoryTool::declaration);
+        let json = serde_json::to_string(&tools).unwrap();
+        let tokens = treering::Bpe::O200k.count(&json);
+        assert!(tokens <= 2000, "{tokens} tokens: {json}");
+    }
+
+    /// Every listed argument is a field of the request, and every other field is named in the
+    /// description.
+    #[test]
+    fn every_argument_is_listed_or_named() {
+        fn check<T: utoipa::ToSchema>(tool: MemoryTool, hidden: &[&str]) {
+            let schema = serde_json::to_value(T::schema()).unwrap();
+            let fields = schema["properties"].as_object().unwrap();
+            let listed: Vec<&str> = tool.fields().iter().map(|(name, _)| *name).collect();
+            for name in listed.iter().filter(|name| **name != "max_tokens") {
+                assert!(fields.contains_key(*name), "{}.{name}", tool.name());
+            }
+            for name in fields.keys().filter(|name| !listed.contains(&name.as_str())) {
+                let is_named = tool.description().contains(name.as_str());
+                assert!(is_named || hidden.contains(&name.as_str()), "{}.{name}", tool.name());
+            }
+        }
+        check::<TurnRequest>(MemoryTool::Remember, &[]);
+        check::<SearchRequest>(MemoryTool::Search, &[]);
+        check::<ContextParams>(MemoryTool::Context, &CONTEXT_FIELDS_OFF);
+        check::<ExpandRequest>(MemoryTool::Expand, &[]);
+        check::<SessionsRequest>(MemoryTool::Sessions, &[]);
+        check::<ThreadsRequest>(MemoryTool::Threads, &[]);
+        check::<UpdateRequest>(MemoryTool::Update, &[]);
+        check::<ForgetRequest>(MemoryTool::Forget, &[]);
+        check::<StatusRequest>(MemoryTool::Status, &[]);
+    }
 }

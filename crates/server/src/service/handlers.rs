@@ -1,30 +1,29 @@
 //! The operations of the service, and their result types: one function per operation, which HTTP,
 //! MCP and the command line call. Blocking; [`Service::run`] calls them from async code.
 
-use std::time::Duration;
-
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use treering_core::ports::{ConversationFilter, JobEventFilter, JobFilter, Span};
 use treering_core::{
-    Conversation, ConversationState, Entry, GateStatus, JobState, Message, MessageIdx, Node,
-    ThreadName, TurnNo,
+    Conversation, ConversationState, Entry, GateStatus, JobState, Labels, Message, MessageIdx,
+    Node, ThreadName, TurnNo, redact,
 };
 use treering_engine::{
-    AppendReport, AppendTarget, Context, ContextRequest, Engine, EntryBatch, Error,
-    ReplayDetection, WholeTurn,
+    AppendReport, AppendTarget, Engine, EntryBatch, Error, ReplayDetection, WholeTurn,
 };
 use utoipa::ToSchema;
 
 use super::requests::{
-    AppendRequest, ChangeRequest, ContextParams, CreateRequest, ExpandRequest, NodesRequest,
-    PageRequest, SearchRequest, SessionsRequest, StatsRequest, StatusRequest, TurnRequest,
-    UpdateRequest, WorkRequest, check_entry,
+    AppendRequest, ChangeRequest, CreateRequest, ExpandRequest, NodesRequest, PageRequest,
+    SearchRequest, SessionsRequest, StatsRequest, StatusRequest, TurnRequest, UpdateRequest,
+    WorkRequest, check_entry,
 };
 use super::{Service, ServiceError};
+use crate::agents::read_pauses;
 use crate::views::{
     ConversationPage, ConversationView, ExpandView, HitView, JobView, LineView, LogView, NodeView,
-    StatsView, StatusView, ThreadView, TreePage, TurnView, UpdateView,
+    StatsView, StatusView, TreePage, UpdateView,
 };
 use treering::jsonl::{self, JsonLine};
 
@@ -106,18 +105,19 @@ impl Service {
 
     /// Stores a turn atomically. Durable on return.
     pub fn append_turn(&self, request: TurnRequest) -> Result<AppendReport, ServiceError> {
-        let target = request.target(self.engine())?;
-        self.store(target, request.entries(self.engine().clock().now())?)
+        let (target, labels) = (request.target(self.engine())?, request.labels.clone());
+        self.store(target, request.entries(self.engine().clock().now())?, &labels)
     }
 
-    /// Stores entries atomically. Durable on return.
+    /// Stores entries atomically, and then the labels that the conversation does not have yet.
+    /// Durable on return.
     pub fn store(
         &self,
         target: AppendTarget,
         entries: Vec<Entry>,
+        labels: &Labels,
     ) -> Result<AppendReport, ServiceError> {
-        let batch = EntryBatch { target, entries, replay_detection: ReplayDetection::None };
-        Ok(self.engine().append(batch)?)
+        store(self.engine(), target, entries, labels)
     }
 
     /// Searches messages, tool calls and nodes.
@@ -127,41 +127,6 @@ impl Service {
             hits: HitView::all(&answer.hits, self.engine())?,
             words_only: answer.lexical_only_reason,
         })
-    }
-
-    /// The engine's request for a context. It does not wait for the gate.
-    pub fn context_request(
-        &self,
-        conversation: &Conversation,
-        params: &ContextParams,
-    ) -> Result<ContextRequest, ServiceError> {
-        let settings = &self.settings().context;
-        let profile = params.profile.as_deref().unwrap_or(&settings.profile);
-        Ok(ContextRequest {
-            conversation: conversation.id,
-            thread: params.thread.as_deref().map(str::parse).transpose()?,
-            query: params.query.clone(),
-            budget: params.budget.unwrap_or(settings.budget),
-            profile: self.settings().profile(profile)?,
-            as_of: params.as_of.map(TurnNo),
-            gate_timeout: Some(Duration::ZERO),
-        })
-    }
-
-    /// Builds a context without waiting; call [`Service::wait_for_gate`] first.
-    pub fn context(
-        &self,
-        conversation: &Conversation,
-        params: &ContextParams,
-    ) -> Result<Context, ServiceError> {
-        Ok(self.engine().context(&self.context_request(conversation, params)?)?)
-    }
-
-    /// How long a context waits for the gate.
-    pub fn gate_timeout(&self, params: &ContextParams) -> Duration {
-        Duration::from_millis(
-            params.gate_timeout_ms.unwrap_or(self.engine().work().gate_timeout_ms),
-        )
     }
 
     /// Reads a node or a message, and the tree around it.
@@ -183,7 +148,8 @@ impl Service {
         let mut nodes = self.engine().tree(conversation.id)?.nodes;
         nodes.retain(|node| !node.superseded);
         nodes.sort_by_key(|node| (node.range_end, node.ordinal()));
-        let around = ExpandView { up: Vec::new(), down: nodes.iter().map(LineView::of).collect() };
+        let down = nodes.iter().map(LineView::of).collect();
+        let around = self.masked(ExpandView { up: Vec::new(), down });
         Ok(Expansion { conversation, item: ExpandedItem::Conversation, around })
     }
 
@@ -194,7 +160,17 @@ impl Service {
     ) -> Result<(Conversation, Node, ExpandView), ServiceError> {
         let (conversation, node) = self.engine().find_node(reference)?;
         let around = ExpandView::of_node(&conversation, &node, self.engine())?;
-        Ok((conversation, node, around))
+        Ok((conversation, self.engine().recall_options().node(node), self.masked(around)))
+    }
+
+    /// Masks the secrets of the texts, if the settings say so.
+    fn masked(&self, mut around: ExpandView) -> ExpandView {
+        if self.engine().recall_options().mask_secrets {
+            for line in around.up.iter_mut().chain(&mut around.down) {
+                line.text = redact(&line.text).0.into_owned();
+            }
+        }
+        around
     }
 
     fn expand_message(&self, reference: &str, idx: MessageIdx) -> Result<Expansion, ServiceError> {
@@ -208,9 +184,11 @@ impl Service {
             )));
         };
         let turn = Span::between(message.turn, TurnNo(message.turn.0.saturating_add(1)));
+        let recall = engine.recall_options();
         let turns = engine.turns(conversation.id, turn)?;
-        let around = ExpandView::of_message(&conversation, idx, engine)?;
-        let item = ExpandedItem::Message(message.into(), turns);
+        let turns = turns.into_iter().map(|turn| recall.turn(turn)).collect();
+        let around = self.masked(ExpandView::of_message(&conversation, idx, engine)?);
+        let item = ExpandedItem::Message(recall.message(message).into(), turns);
         Ok(Expansion { conversation, item, around })
     }
 
@@ -227,6 +205,7 @@ impl Service {
         let filter = ConversationFilter {
             cwd,
             project,
+            labels: request.labels.to_vec(),
             states,
             after: None,
             limit: limit.saturating_add(1),
@@ -234,19 +213,38 @@ impl Service {
         let mut sessions = self.engine().listed_conversations(&filter)?;
         let more = sessions.len() > limit;
         sessions.truncate(limit);
-        let view = |session: &treering_engine::ListedConversation| {
-            ConversationView::of(&session.conversation, session.last_message.as_ref())
+        let recall = self.engine().recall_options();
+        let view = |mut session: treering_engine::ListedConversation| {
+            if let Some(title) = session.conversation.title.as_mut().filter(|_| recall.mask_secrets)
+            {
+                *title = redact(title).0.into_owned();
+            }
+            let last = session.last_message.map(|message| recall.message(message));
+            ConversationView::of(&session.conversation, last.as_ref())
         };
-        Ok(ConversationList { conversations: sessions.iter().map(view).collect(), more })
+        Ok(ConversationList { conversations: sessions.into_iter().map(view).collect(), more })
     }
 
     /// Creates a conversation without turns, or finds the one with the key.
     pub fn create(&self, request: &CreateRequest) -> Result<ConversationView, ServiceError> {
-        let stored = self.store(request.target(self.engine())?, Vec::new())?;
+        let target = request.target(self.engine())?;
+        let stored = self.store(target, Vec::new(), &request.labels)?;
         Ok(ConversationView::of(&stored.conversation, None))
     }
 
-    /// Reads turns of a conversation.
+    /// Reads turns of a conversation as they are handed to a model.
+    pub fn recalled_page(
+        &self,
+        reference: &str,
+        request: &PageRequest,
+    ) -> Result<ConversationPage, ServiceError> {
+        let (it, recall) = (self.engine().find(reference)?, self.engine().recall_options());
+        let (turns, next) = self.turns(&it, request)?;
+        let turns: Vec<_> = turns.into_iter().map(|turn| recall.turn(turn)).collect();
+        Ok(ConversationPage::of(&it, &turns, next))
+    }
+
+    /// Reads turns of a conversation, as they were stored.
     pub fn page(
         &self,
         reference: &str,
@@ -254,12 +252,7 @@ impl Service {
     ) -> Result<ConversationPage, ServiceError> {
         let it = self.engine().find(reference)?;
         let (turns, next) = self.turns(&it, request)?;
-        Ok(ConversationPage {
-            conversation: ConversationView::of(&it, None),
-            threads: it.threads.iter().map(ThreadView::of).collect(),
-            turns: turns.iter().map(TurnView::of).collect(),
-            next,
-        })
+        Ok(ConversationPage::of(&it, &turns, next))
     }
 
     /// Reads turns of a conversation, and the number of the turn that follows them.
@@ -321,10 +314,12 @@ impl Service {
         if request.latest_first {
             nodes.reverse();
         }
-        Ok(NodeList { nodes: nodes.iter().map(|node| NodeView::of(&it, node)).collect() })
+        let recall = self.engine().recall_options();
+        let view = |node| NodeView::of(&it, &recall.node(node));
+        Ok(NodeList { nodes: nodes.into_iter().map(view).collect() })
     }
 
-    /// Changes the title or the state of a conversation.
+    /// Changes the title, the state or labels of a conversation.
     pub fn change(
         &self,
         reference: &str,
@@ -336,6 +331,15 @@ impl Service {
         }
         if let Some(state) = request.state {
             it = self.engine().set_state(it.id, state.into())?;
+        }
+        if !request.labels.is_empty() {
+            let (set, removed): (Vec<_>, Vec<_>) =
+                request.labels.iter().partition(|(_, value)| value.is_some());
+            let set =
+                set.into_iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
+            let set = Labels::try_from(set.collect::<BTreeMap<_, _>>())?;
+            let removed: Vec<String> = removed.into_iter().map(|(name, _)| name.clone()).collect();
+            it = self.engine().set_labels(it.id, &set, &removed)?;
         }
         Ok(ConversationView::of(&it, None))
     }
@@ -388,7 +392,14 @@ impl Service {
         it: &Conversation,
         gate: &GateStatus,
     ) -> Result<StatusView, ServiceError> {
-        Ok(StatusView::of(it, gate, self.engine())?)
+        let mut view = StatusView::of(it, gate, self.engine())?;
+        let now = self.engine().clock().now();
+        let pauses = read_pauses(&self.home()?).map_err(ServiceError::InvalidRequest)?;
+        if let Some(pause) = pauses.iter().find(|pause| pause.contains(now)) {
+            view.capture_paused = true;
+            view.capture_paused_until = pause.until.map(|until| until.to_string());
+        }
+        Ok(view)
     }
 
     /// Reads the statistics of the tenant or of a conversation.
@@ -465,5 +476,21 @@ fn append_checked(
             }
         }
     }
-    Ok(engine.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
+    store(engine, target, entries, &request.labels)
+}
+
+fn store(
+    engine: &Engine,
+    target: AppendTarget,
+    entries: Vec<Entry>,
+    labels: &Labels,
+) -> Result<AppendReport, ServiceError> {
+    let batch = EntryBatch { target, entries, replay_detection: ReplayDetection::None };
+    let stored = engine.append(batch)?;
+    let current = &stored.conversation.labels;
+    if labels.iter().all(|(name, value)| current.get(name) == Some(value)) {
+        return Ok(stored);
+    }
+    let conversation = engine.set_labels(stored.conversation.id, labels, &[])?;
+    Ok(AppendReport { conversation, ..stored })
 }

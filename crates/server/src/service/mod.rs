@@ -1,11 +1,14 @@
 //! The service that HTTP, MCP and the command line share: its operations, and the async layer over
 //! the synchronous ports (ADR 11). Knows nothing of HTTP or MCP.
 
+mod amend;
 mod authorization;
 mod blocking_pool;
+mod context;
 mod error;
 mod forget;
 mod handlers;
+mod recall;
 pub mod requests;
 mod summaries;
 
@@ -17,6 +20,7 @@ use treering_engine::Engine;
 
 pub use authorization::{Grant, TokenScope, TokenScopes};
 pub use blocking_pool::{BlockingPool, TaskKind};
+pub use context::ContextSubject;
 pub use error::ServiceError;
 pub use handlers::{
     ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList, SearchAnswer, append,

@@ -3,7 +3,7 @@
 
 use treering::config::EffectiveSetting;
 use treering_core::{
-    Assignment, Conversation, Entry, EntryKind, ForkPoint, MessageIdx, Preset, TurnNo,
+    Assignment, Conversation, Entry, EntryKind, ForkPoint, Labels, MessageIdx, Preset, TurnNo,
     parameters_in_force,
 };
 use treering_engine::AppendTarget;
@@ -81,7 +81,7 @@ impl Service {
             None => ForkPoint::Start,
         };
         let entry = Entry { thread, kind: EntryKind::Fork { parent, after } };
-        let stored = self.store(AppendTarget::Existing(it.id), vec![entry])?;
+        let stored = self.store(AppendTarget::Existing(it.id), vec![entry], &Labels::new())?;
         Ok(ThreadList::of(&stored.conversation))
     }
 

@@ -27,6 +27,13 @@ pub struct AppendedView {
     /// Number of entries that were not stored because they were forgotten.
     #[serde(skip_serializing_if = "is_zero")]
     pub forgotten: usize,
+    /// Number of passages between `<private>` tags, which were left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub private: usize,
+    /// Number of entries that were not stored because their folder is excluded, and of words that
+    /// match an excluded pattern, which were left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub excluded: usize,
 }
 
 const fn is_zero(count: &usize) -> bool {
@@ -47,6 +54,8 @@ impl AppendedView {
             known: 0,
             differs: 0,
             forgotten: 0,
+            private: appended.private_passages as usize,
+            excluded: appended.excluded_words as usize,
         };
         for outcome in &appended.outcomes {
             match outcome {
@@ -56,6 +65,7 @@ impl AppendedView {
                 EntryOutcome::AlreadyStored | EntryOutcome::InOtherConversation => view.known += 1,
                 EntryOutcome::ContentDiffers => view.differs += 1,
                 EntryOutcome::Forgotten => view.forgotten += 1,
+                EntryOutcome::Excluded => view.excluded += 1,
                 EntryOutcome::Thread | EntryOutcome::TurnEnded => {}
             }
         }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use treering_core::text::preview;
-use treering_core::{Conversation, Json, Message, Thread};
+use treering_core::{Conversation, Json, Labels, Message, Thread};
 use treering_engine::{TurnItem, WholeTurn};
 
 /// A conversation.
@@ -25,6 +25,9 @@ pub struct ConversationView {
     pub project_path: Option<String>,
     /// The id at the source.
     pub external_id: Option<String>,
+    /// The labels, such as the `source` of an imported conversation.
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub labels: Labels,
     /// Time of the first message.
     pub started_at: String,
     /// Time of the last activity.
@@ -57,6 +60,7 @@ impl ConversationView {
             cwd: it.cwd.clone(),
             project_path: it.project_path.clone(),
             external_id: it.external_id.as_ref().map(ToString::to_string),
+            labels: it.labels.clone(),
             started_at: it.started_at.to_string(),
             last_activity: it.last_activity.to_string(),
             turns: it.totals.turns,
@@ -80,6 +84,19 @@ pub struct ConversationPage {
     pub turns: Vec<TurnView>,
     /// First turn of the next page; null on the last page.
     pub next: Option<u32>,
+}
+
+impl ConversationPage {
+    /// Builds a page of turns.
+    #[must_use]
+    pub fn of(conversation: &Conversation, turns: &[WholeTurn], next: Option<u32>) -> Self {
+        Self {
+            conversation: ConversationView::of(conversation, None),
+            threads: conversation.threads.iter().map(ThreadView::of).collect(),
+            turns: turns.iter().map(TurnView::of).collect(),
+            next,
+        }
+    }
 }
 
 /// A thread of a conversation.
@@ -153,6 +170,15 @@ pub enum StepView {
         /// Whether the content was forgotten; only the position, role and time remain.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         forgotten: bool,
+        /// The time of the last edit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        edited_at: Option<String>,
+        /// Whether the message is marked as wrong.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        wrong: bool,
+        /// The text that is handed out instead of a wrong message.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        correction: Option<String>,
     },
     /// A tool call.
     ToolCall {
@@ -204,6 +230,9 @@ fn step_view(step: TurnItem<'_>) -> StepView {
             hash: message.hash.to_string(),
             external_id: message.body.external_id.as_ref().map(ToString::to_string),
             forgotten: message.body.forgotten,
+            edited_at: message.body.edited_at.map(|at| at.to_string()),
+            wrong: message.body.correction.is_some(),
+            correction: message.body.correction.as_ref().and_then(|it| it.text.clone()),
         },
         TurnItem::ToolCall(it) => {
             let outcome = it.call.outcome.as_ref();

@@ -1,6 +1,7 @@
 //! The JSON views that the command line (`--json`), HTTP and MCP share. Built from engine
 //! results; no decisions, no settings.
 
+mod amend;
 mod append;
 mod conversation;
 mod event;
@@ -12,6 +13,7 @@ mod summary;
 mod tree;
 mod work;
 
+pub use amend::{AmendView, HistoryView, VersionView};
 pub use append::AppendedView;
 pub use conversation::{ConversationPage, ConversationView, StepView, ThreadView, TurnView};
 pub use event::EventView;
@@ -19,7 +21,7 @@ pub use event::{conversation_of, kind_of};
 pub use forget::{
     AuditList, AuditRecordView, ErasedView, ForgetEffectView, ForgetView, RewrittenNodeView,
 };
-pub use search::{FoundView, HitView, SignalView};
+pub use search::{FoundView, HitView, SameTurnView, SignalView};
 pub use spend::{ModelView, SpendView, SpentView};
 pub use stats::{
     CompressionView, DOLLARS_PER_MILLION_TOKENS, DurationsView, LevelView, StatsView, StoreView,

@@ -1,7 +1,7 @@
 //! Views of search results.
 
 use serde::Serialize;
-use treering_core::{Coverage, MessageIdx};
+use treering_core::{Coverage, MessageIdx, Timestamp};
 use treering_engine::{Engine, Hit, HitItem, Result, Snippet};
 
 use super::work::Slugs;
@@ -13,6 +13,10 @@ pub struct HitView {
     pub conversation: String,
     /// The conversation's slug.
     pub slug: String,
+    /// The program that the conversation comes from: its label `source`.
+    pub source: Option<String>,
+    /// The conversation's project path, or else its working directory.
+    pub project: Option<String>,
     /// 0 for messages and tool calls, 1 and above for nodes.
     pub level: u8,
     /// The score, from 0 to 1.
@@ -35,10 +39,23 @@ pub struct HitView {
     /// The item.
     #[serde(flatten)]
     pub item: FoundView,
+    /// The other messages and tool calls of the turn that match, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub same_turn: Vec<SameTurnView>,
     /// Nodes above the item, lowest first.
     pub up: Vec<String>,
     /// The node's sources: node ids, or message positions.
     pub down: Vec<String>,
+}
+
+/// Another item of a hit's turn that matches.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct SameTurnView {
+    /// The score, from 0 to 1.
+    pub score: f32,
+    /// The item.
+    #[serde(flatten)]
+    pub item: FoundView,
 }
 
 /// One component of a score.
@@ -66,6 +83,9 @@ pub enum FoundView {
         role: &'static str,
         /// The speaker.
         author: Option<String>,
+        /// Whether it was edited.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        edited: bool,
     },
     /// A tool call.
     Call {
@@ -109,43 +129,18 @@ impl HitView {
     }
 
     fn of(hit: &Hit, engine: &Engine, slugs: &mut Slugs<'_>) -> Result<Self> {
-        let (at, item) = match &hit.item {
-            HitItem::Message(message) => (
-                message.body.at,
-                FoundView::Message {
-                    idx: message.idx.0,
-                    turn: message.turn.0,
-                    thread: message.thread.to_string(),
-                    role: message.body.role.as_str(),
-                    author: message.body.author.clone(),
-                },
-            ),
-            HitItem::ToolCall(call) => (
-                call.call.at,
-                FoundView::Call {
-                    call: call.call.name.clone(),
-                    turn: call.turn.0,
-                    order: call.order,
-                    thread: call.thread.to_string(),
-                    success: call.call.outcome.as_ref().and_then(|outcome| outcome.success),
-                    after: call.before.0.saturating_sub(1),
-                },
-            ),
-            HitItem::Node(node) => (
-                node.range_end,
-                FoundView::Node {
-                    node: node.id.to_string(),
-                    covers_from: node.source.from,
-                    covers_until: node.source.until,
-                    parent: node.parent,
-                },
-            ),
-        };
+        let (at, item) = found(hit);
         let parts = hit.parts().into_iter().filter(|(_, score)| score.abs() > 0.0005);
         let (up, down) = path(hit, engine)?;
+        let conversation = slugs.conversation(hit.conversation);
+        let source = conversation.and_then(|it| it.labels.source()).map(str::to_owned);
+        let project =
+            conversation.and_then(|it| it.project_path.clone().or_else(|| it.cwd.clone()));
         Ok(Self {
             conversation: hit.conversation.to_string(),
             slug: slugs.get(hit.conversation),
+            source,
+            project,
             level: hit.level(),
             score: hit.score,
             weak: hit.is_weak(),
@@ -157,9 +152,51 @@ impl HitView {
             matches: hit.snippet.matches.clone(),
             at: at.to_string(),
             item,
+            same_turn: hit
+                .same_turn
+                .iter()
+                .map(|other| SameTurnView { score: other.score, item: found(other).1 })
+                .collect(),
             up,
             down,
         })
+    }
+}
+
+/// The time of a hit, and the item.
+fn found(hit: &Hit) -> (Timestamp, FoundView) {
+    match &hit.item {
+        HitItem::Message(message) => (
+            message.body.at,
+            FoundView::Message {
+                idx: message.idx.0,
+                turn: message.turn.0,
+                thread: message.thread.to_string(),
+                role: message.body.role.as_str(),
+                author: message.body.author.clone(),
+                edited: message.body.edited_at.is_some(),
+            },
+        ),
+        HitItem::ToolCall(call) => (
+            call.call.at,
+            FoundView::Call {
+                call: call.call.name.clone(),
+                turn: call.turn.0,
+                order: call.order,
+                thread: call.thread.to_string(),
+                success: call.call.outcome.as_ref().and_then(|outcome| outcome.success),
+                after: call.before.0.saturating_sub(1),
+            },
+        ),
+        HitItem::Node(node) => (
+            node.range_end,
+            FoundView::Node {
+                node: node.id.to_string(),
+                covers_from: node.source.from,
+                covers_until: node.source.until,
+                parent: node.parent,
+            },
+        ),
     }
 }
 

@@ -45,6 +45,11 @@ pub struct StatusView {
     pub spend: SpendView,
     /// The reason this process refuses all writes until restart, and the remedy.
     pub writes_refused: Option<String>,
+    /// Whether live capture is paused.
+    pub capture_paused: bool,
+    /// The end of the pause, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_paused_until: Option<String>,
 }
 
 /// A critical operation.
@@ -106,6 +111,8 @@ impl StatusView {
             fallback_nodes: engine.fallback_node_count(Some(conversation.id))?,
             spend: engine.spend(Some(conversation.id))?.into(),
             writes_refused: super::stats::writes_refused(engine),
+            capture_paused: false,
+            capture_paused_until: None,
         })
     }
 }
@@ -173,10 +180,10 @@ impl JobView {
     }
 }
 
-/// A cache of conversation slugs. Reads each slug once.
+/// A cache of conversation slugs. Reads each conversation once.
 pub struct Slugs<'a> {
     engine: &'a Engine,
-    known: HashMap<ConversationId, String>,
+    known: HashMap<ConversationId, Option<Conversation>>,
 }
 
 impl<'a> Slugs<'a> {
@@ -188,9 +195,13 @@ impl<'a> Slugs<'a> {
 
     /// The slug of a conversation, or its short id if it no longer exists.
     pub fn get(&mut self, id: ConversationId) -> String {
-        let find =
-            || self.engine.find(&id.to_string()).map_or_else(|_| id.short(), |found| found.slug);
-        self.known.entry(id).or_insert_with(find).clone()
+        self.conversation(id).map_or_else(|| id.short(), |found| found.slug.clone())
+    }
+
+    /// A conversation; `None` if it no longer exists.
+    pub fn conversation(&mut self, id: ConversationId) -> Option<&Conversation> {
+        let find = || self.engine.find(&id.to_string()).ok();
+        self.known.entry(id).or_insert_with(find).as_ref()
     }
 }
 

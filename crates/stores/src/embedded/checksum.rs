@@ -8,8 +8,9 @@ use treering_core::ContentHash;
 
 /// The tables whose rows have a checksum, and the columns that it covers, in order. Never
 /// change a list: stored checksums were computed over it.
-pub(super) const COVERED: [(&str, &str); 4] = [
+pub(super) const COVERED: [(&str, &str); 5] = [
     ("conversations", "id, slug, title, naming, participants, cwd, project_path, state, external_id, policy"),
+    ("labels", "name, value"),
     ("messages", "idx, turn, turns, thread, role, at, chars, tokens, hash, author, external_id"),
     (
         "tool_calls",

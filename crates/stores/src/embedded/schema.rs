@@ -23,6 +23,8 @@ const MIGRATIONS: &[&[&str]] = &[
     &[include_str!("schema/0007_fewer_pages.sql")],
     &[include_str!("schema/0008_rename.sql"), TABLES_8, include_str!("schema/0008_copy.sql")],
     &[include_str!("schema/0009_forget.sql")],
+    &[include_str!("schema/0010_labels.sql")],
+    &[include_str!("schema/0011_amend.sql")],
 ];
 
 /// The newest schema version that this program knows.

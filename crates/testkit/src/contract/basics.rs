@@ -6,9 +6,9 @@ use treering_core::ports::{
     ConversationFilter, ConversationQuery, ExistingItem, ItemRef, Span, StoredItem,
 };
 use treering_core::{
-    CommitScope, Conversation, ConversationId, ConversationState, Fork, Invalid, Json, MessageIdx,
-    Role, Store, StoreError, TenantId, Thread, ThreadName, Timestamp, ToolResult, Turn, TurnNo,
-    Write,
+    CommitScope, Conversation, ConversationId, ConversationState, Fork, Invalid, Json, Labels,
+    MessageIdx, Reader, Role, Store, StoreError, TenantId, Thread, ThreadName, Timestamp,
+    ToolResult, Turn, TurnNo, Write,
 };
 
 use super::tree::node;
@@ -225,6 +225,7 @@ pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
     let reader = reader(store);
     let list = |filter: &ConversationFilter| -> Vec<u8> {
         let found = reader.conversations(&ConversationQuery::List(filter)).unwrap();
+        assert_same_ids(&*reader, filter, &found);
         found.iter().map(|conversation| conversation.id.as_bytes()[0]).collect()
     };
     let of_cwd = |folder: &str| {
@@ -240,6 +241,48 @@ pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
     assert_eq!(of_project("/p_%"), [4, 5]);
     assert_eq!(of_project("/a/b"), [1, 2]);
     assert_eq!(of_project("/"), [1, 2, 3, 4, 5, 6]);
+}
+
+/// The ids of a filter are those of the conversations that it lists.
+fn assert_same_ids(reader: &dyn Reader, filter: &ConversationFilter, listed: &[Conversation]) {
+    let mut ids = reader.conversation_ids(filter).unwrap();
+    let mut expected: Vec<ConversationId> = listed.iter().map(|it| it.id).collect();
+    ids.sort();
+    expected.sort();
+    assert_eq!(ids, expected, "{filter:?}");
+}
+
+/// Labels are replaced with the conversation's row, and a filter with several labels asks for all
+/// of them.
+pub fn conversations_are_found_by_their_labels(store: &dyn Store) {
+    let labeled = |number: u8, labels: &[&str]| Conversation {
+        labels: Labels::parse(labels.iter().copied()).unwrap(),
+        ..conversation(number)
+    };
+    let put = |it: Conversation| commit(store, vec![Write::PutConversation(it)]).unwrap();
+    put(labeled(1, &["user=42", "source=codex"]));
+    put(labeled(2, &["user=43", "source=codex", "it's=\"quoted\" 潮"]));
+    put(labeled(3, &[]));
+    commit_for(store, tenant("other"), vec![Write::PutConversation(labeled(4, &["user=42"]))])
+        .unwrap();
+    let list = |labels: &[&str]| -> Vec<u8> {
+        let labels = labels.iter().map(|label| label.parse().unwrap()).collect();
+        let filter = ConversationFilter { labels, ..ConversationFilter::all(9) };
+        let reader = reader(store);
+        let listed = reader.conversations(&ConversationQuery::List(&filter)).unwrap();
+        assert_same_ids(&*reader, &filter, &listed);
+        listed.iter().map(|it| it.id.as_bytes()[0]).collect()
+    };
+    assert_eq!(list(&["source=codex"]), [2, 1]);
+    assert_eq!(list(&["source=codex", "user=42"]), [1]);
+    assert_eq!(list(&["it's=\"quoted\" 潮"]), [2]);
+    assert_eq!(list(&["user=42", "user=43"]), [0; 0]);
+    put(labeled(1, &["user=44"]));
+    assert_eq!(reader(store).conversation(key(1).id).unwrap(), Some(labeled(1, &["user=44"])));
+    assert_eq!((list(&["source=codex"]), list(&["user=44"])), (vec![2], vec![1]));
+    commit(store, vec![Write::RemoveConversation(key(2).id)]).unwrap();
+    assert_eq!(list(&["source=codex"]), [0; 0]);
+    assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
 }
 
 /// Conversations whose last activity moves back and forth, by microseconds and by years, even to
@@ -281,6 +324,10 @@ pub fn listing_follows_activity(store: &dyn Store) {
         }
         let open = listed.iter().filter(|it| it.state == ConversationState::Open);
         assert!(paged.iter().eq(open), "after {round} rounds");
+        let states = vec![ConversationState::Archived];
+        let archived = ConversationFilter { states, ..ConversationFilter::all(0) };
+        let expected = listed.iter().filter(|it| it.state == ConversationState::Archived);
+        assert_same_ids(&*reader, &archived, &expected.cloned().collect::<Vec<_>>());
     }
 }
 

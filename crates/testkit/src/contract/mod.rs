@@ -17,9 +17,9 @@ use treering_core::ports::Span;
 use treering_core::windowing::WindowMessage;
 use treering_core::{
     CommitScope, Conversation, ConversationId, ConversationKey, ConversationState,
-    ConversationTotals, Json, Message, MessageIdx, NewMessage, NewToolCall, Policy, Reader, Role,
-    Store, StoreError, TenantId, Thread, ThreadName, Timestamp, TitleSource, ToolCall, ToolResult,
-    TreeState, Turn, TurnNo, Write,
+    ConversationTotals, Json, Labels, Message, MessageIdx, NewMessage, NewToolCall, Policy, Reader,
+    Role, Store, StoreError, TenantId, Thread, ThreadName, Timestamp, TitleSource, ToolCall,
+    ToolResult, TreeState, Turn, TurnNo, Write,
 };
 
 use crate::generate::external_id;
@@ -38,6 +38,7 @@ macro_rules! store_contract {
             listing_is_newest_first_and_pages,
             listing_follows_activity,
             listing_finds_what_lies_below_a_folder,
+            conversations_are_found_by_their_labels,
             ids_are_found_by_their_first_digits,
             external_ids_are_known,
             a_tool_call_gets_its_result_once,
@@ -91,6 +92,7 @@ pub fn conversation(number: u8) -> Conversation {
         last_activity: at(i64::from(number)),
         state: ConversationState::Open,
         external_id: Some(external_id(&format!("source:{number}"))),
+        labels: Labels::parse(["source=test", "user=42"]).unwrap(),
         totals: ConversationTotals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
         threads: vec![Thread {
             name: ThreadName::main(),

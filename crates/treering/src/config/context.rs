@@ -4,12 +4,14 @@ use confique::Config;
 use serde::Deserialize;
 use treering_core::packing::Section;
 
+use super::is_positive;
+
 /// Contexts for a model.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct ContextSettings {
     /// Maximum number of tokens in a context.
-    #[config(env = "TREERING_CONTEXT_BUDGET", default = 8000)]
+    #[config(env = "TREERING_CONTEXT_BUDGET", default = 8000, validate = is_positive)]
     pub budget: u32,
 
     /// Tokens of the budget that are reserved for the latest messages, word for word; at most

@@ -1,9 +1,13 @@
 //! Settings. Each is declared exactly once: its key, environment variable, default, validation
 //! and documentation all come from that declaration.
 
+pub mod capture;
 pub mod context;
 mod docs;
 pub mod providers;
+pub mod recall;
+pub mod retention;
+mod search;
 pub mod serve;
 pub mod spend;
 
@@ -22,8 +26,12 @@ use treering_stores::Sync;
 use crate::tokenizers::TokenizerOption;
 use docs::visit_settings;
 
+pub use capture::CaptureSettings;
 pub use context::{ContextSettings, ProfileSettings};
 pub use providers::{ChatSettings, ProvidersSettings, SummarizeSettings};
+pub use recall::RecallSettings;
+pub use retention::RetentionSettings;
+pub use search::SearchSettings;
 pub use serve::ServeSettings;
 pub use spend::SpendSettings;
 
@@ -75,6 +83,10 @@ pub struct Settings {
     #[config(nested)]
     pub work: WorkSettings,
 
+    /// Capture of conversations.
+    #[config(nested)]
+    pub capture: CaptureSettings,
+
     /// Search.
     #[config(nested)]
     pub search: SearchSettings,
@@ -82,6 +94,13 @@ pub struct Settings {
     /// Contexts for a model.
     #[config(nested)]
     pub context: ContextSettings,
+
+    /// Masking, and the contexts that agents get without asking.
+    #[config(nested)]
+    pub recall: RecallSettings,
+    /// Forgetting by age.
+    #[config(nested)]
+    pub retention: RetentionSettings,
 
     /// The server, for `treering serve`.
     #[config(nested)]
@@ -102,28 +121,6 @@ pub struct StoreSettings {
     /// crash of the program but may lose the last moments before a power loss.
     #[config(env = "TREERING_STORE_SYNC", default = "full")]
     pub sync: SyncSetting,
-}
-
-/// Search.
-#[derive(Debug, Config)]
-#[config(layer_attr(serde(deny_unknown_fields)))]
-pub struct SearchSettings {
-    /// Maximum memory for the search indexes of all tenants together, in MiB. Beyond it, the
-    /// least recently used index is evicted, and rebuilt when its tenant searches again.
-    #[config(env = "TREERING_SEARCH_MEMORY", default = 512)]
-    pub memory: u32,
-
-    /// Embed summaries, so that search finds them by meaning too. With `false`, it finds them by
-    /// their words alone. After turning it on again, run `treering reindex`.
-    #[config(env = "TREERING_SEARCH_EMBED_SUMMARIES", default = true)]
-    pub embed_summaries: bool,
-}
-
-impl From<&SearchSettings> for treering_engine::SearchOptions {
-    fn from(settings: &SearchSettings) -> Self {
-        let memory_bytes = (settings.memory as usize) << 20;
-        Self { memory_bytes, embed_nodes: settings.embed_summaries }
-    }
 }
 
 /// Token counting.
@@ -221,7 +218,7 @@ impl TreeSettings {
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct WorkSettings {
     /// Maximum number of jobs that run at the same time.
-    #[config(env = "TREERING_WORK_CONCURRENCY", default = 3)]
+    #[config(env = "TREERING_WORK_CONCURRENCY", default = 3, validate = is_positive)]
     pub concurrency: u16,
 
     /// Pause after each job of a remote provider, in milliseconds.
@@ -252,7 +249,7 @@ pub struct WorkSettings {
 impl From<&WorkSettings> for treering_engine::WorkOptions {
     fn from(settings: &WorkSettings) -> Self {
         Self {
-            concurrency: usize::from(settings.concurrency.max(1)),
+            concurrency: usize::from(settings.concurrency),
             batch_delay_ms: settings.batch_delay_ms,
             retry: RetryPolicy {
                 retries: settings.retries,
@@ -281,6 +278,14 @@ impl From<SyncSetting> for Sync {
             SyncSetting::Full => Self::Full,
             SyncSetting::Normal => Self::Normal,
         }
+    }
+}
+
+/// Refuses 0 where it would switch off what the setting only limits.
+fn is_positive<Number: Default + PartialOrd>(number: &Number) -> Result<(), String> {
+    match *number > Number::default() {
+        true => Ok(()),
+        false => Err("must be at least 1".into()),
     }
 }
 
@@ -501,6 +506,26 @@ mod tests {
         std::fs::write(home.path().join(FILE), file).unwrap();
         let flags: Vec<_> = flags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         Settings::load(home.path(), &flags)
+    }
+
+    #[test]
+    fn limits_of_zero_are_refused() {
+        for key in [
+            "work.concurrency",
+            "search.memory",
+            "context.budget",
+            "serve.body_bytes",
+            "serve.timeout_ms",
+            "serve.header_timeout_ms",
+            "serve.write_timeout_ms",
+            "serve.connections",
+            "serve.connections_per_address",
+            "providers.connect_timeout_ms",
+            "providers.openai.timeout_ms",
+        ] {
+            let error = load("", &[(key, "0")]).unwrap_err().to_string();
+            assert!(error.contains(key.rsplit('.').next().unwrap()), "{key}: {error}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use confique::Config;
 
+use super::is_positive;
 use crate::models::{EXTRACTIVE, EndpointOptions, PROVIDERS, ProviderOptions, SummarizeOptions};
 
 /// Summaries.
@@ -104,7 +105,7 @@ pub struct ProvidersSettings {
     pub redact: bool,
 
     /// Maximum time to connect to a provider, in milliseconds.
-    #[config(env = "TREERING_PROVIDERS_CONNECT_TIMEOUT_MS", default = 10000)]
+    #[config(env = "TREERING_PROVIDERS_CONNECT_TIMEOUT_MS", default = 10000, validate = is_positive)]
     pub connect_timeout_ms: u64,
 
     /// OpenAI.
@@ -150,7 +151,7 @@ macro_rules! provider {
             pub api_key_env: String,
 
             /// Maximum duration of a call, in milliseconds.
-            #[config(env = $timeout_env, default = 120000)]
+            #[config(env = $timeout_env, default = 120000, validate = is_positive)]
             pub timeout_ms: u64,
 
             /// Maximum number of requests per minute by all processes that use the store

@@ -2,6 +2,8 @@
 
 use confique::Config;
 
+use super::is_positive;
+
 /// The server, for `treering serve`.
 #[derive(Debug, Clone, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
@@ -27,22 +29,33 @@ pub struct ServeSettings {
     pub origins: Vec<String>,
 
     /// Maximum size of a request body, in bytes.
-    #[config(env = "TREERING_SERVE_BODY_BYTES", default = 4194304)]
+    #[config(env = "TREERING_SERVE_BODY_BYTES", default = 4194304, validate = is_positive)]
     pub body_bytes: usize,
 
     /// Maximum duration of a request, in milliseconds. Event streams are exempt.
-    #[config(env = "TREERING_SERVE_TIMEOUT_MS", default = 60000)]
+    #[config(env = "TREERING_SERVE_TIMEOUT_MS", default = 60000, validate = is_positive)]
     pub timeout_ms: u64,
 
     /// Maximum time for a client to send the headers of a request, in milliseconds. A
     /// connection that is idle for this long is closed.
-    #[config(env = "TREERING_SERVE_HEADER_TIMEOUT_MS", default = 30000)]
+    #[config(env = "TREERING_SERVE_HEADER_TIMEOUT_MS", default = 30000, validate = is_positive)]
     pub header_timeout_ms: u64,
 
-    /// Maximum number of open connections, event streams included. Further clients wait until
-    /// one closes.
+    /// Maximum time that an answer waits for its client to read on, in milliseconds. Then the
+    /// connection is closed.
+    #[config(env = "TREERING_SERVE_WRITE_TIMEOUT_MS", default = 30000, validate = is_positive)]
+    pub write_timeout_ms: u64,
+
+    /// Maximum number of open connections, event streams included. When all are open, the next
+    /// client gets the place of the connection that has kept the server waiting for longest.
+    /// While the server works on a request of every connection, further clients wait.
     #[config(env = "TREERING_SERVE_CONNECTIONS", default = 512)]
     pub connections: std::num::NonZeroUsize,
+
+    /// Maximum number of open connections of one address. Loopback addresses have no such
+    /// limit, because all programs of the machine share them.
+    #[config(env = "TREERING_SERVE_CONNECTIONS_PER_ADDRESS", default = 128)]
+    pub connections_per_address: std::num::NonZeroUsize,
 
     /// Maximum number of requests per second for each token, or for each address without a
     /// token. Bursts may be twice as large.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,9 +10,21 @@ use serde::Serialize;
 use treering_core::text::preview;
 use unicode_width::UnicodeWidthStr;
 
+pub(super) use screen::Screened;
 pub(super) use table::{Column, TextTable};
 
+mod screen;
 mod table;
+
+/// Standard output for text: screened, and without styles if it is not a terminal.
+pub(super) fn stdout() -> Screened<impl Write> {
+    Screened::new(anstream::stdout().lock())
+}
+
+/// Standard error for text, like [`stdout`].
+fn stderr() -> Screened<impl Write> {
+    Screened::new(anstream::stderr().lock())
+}
 
 /// The styles of the program, stripped when the output is not a terminal.
 pub(super) const BOLD: Style = Style::new().bold();
@@ -45,13 +58,12 @@ impl Output {
             serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
             return writeln!(out);
         }
-        let mut out = anstream::stdout().lock();
-        human(&mut out)
+        human(&mut stdout())
     }
 
     /// Prints an error and an optional hint on standard error.
     pub(super) fn error(&self, message: &str, hint: Option<&str>) {
-        let mut err = anstream::stderr().lock();
+        let mut err = stderr();
         let written = if self.json {
             writeln!(err, "{}", serde_json::json!({ "error": message, "hint": hint }))
         } else {
@@ -63,7 +75,7 @@ impl Output {
 
     /// Prints a warning on standard error; the command continues.
     pub(super) fn warn(&self, message: &str) {
-        let mut err = anstream::stderr().lock();
+        let mut err = stderr();
         let written = match self.json {
             true => writeln!(err, "{}", serde_json::json!({ "warning": message })),
             false => write_labeled(&mut err, WARNING, "warning:", message),
@@ -73,7 +85,7 @@ impl Output {
 
     /// Prints a note on standard error, apart from the result.
     pub(super) fn note(&self, message: &str) {
-        let mut err = anstream::stderr().lock();
+        let mut err = stderr();
         let written = match self.json {
             true => writeln!(err, "{}", serde_json::json!({ "note": message })),
             false => write_wrapped(&mut err, "", stderr_columns(), message, Some(DIM)),
@@ -83,12 +95,20 @@ impl Output {
 
     /// A progress bar for `total` steps, hidden with `--json` or without a terminal.
     pub(super) fn progress(&self, total: u64, message: &'static str) -> ProgressBar {
+        self.bar(Some(total), message, "{msg:>12} {wide_bar:.green/dim} {pos}/{len} {eta}")
+    }
+
+    /// A count of steps whose total is not known, hidden like [`Output::progress`].
+    pub(super) fn counter(&self, message: &'static str) -> ProgressBar {
+        self.bar(None, message, "{msg:>12} {pos}")
+    }
+
+    fn bar(&self, total: Option<u64>, message: &'static str, template: &str) -> ProgressBar {
         let visible = !self.json && io::stderr().is_terminal();
         let target =
             if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total), target).with_message(message);
-        let style =
-            ProgressStyle::with_template("{msg:>12} {wide_bar:.green/dim} {pos}/{len} {eta}");
+        let bar = ProgressBar::with_draw_target(total, target).with_message(message);
+        let style = ProgressStyle::with_template(template);
         bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     }
 }
@@ -171,6 +191,9 @@ fn terminal_columns() -> Option<usize> {
     Some(usize::from(columns))
 }
 
+/// The maximum width of a stored name, such as an author's, in a line with other text.
+pub(super) const MAX_NAME: usize = 60;
+
 /// Joins a text into one line and cuts it to a display width, at a word if one is near.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let line = preview(text, usize::MAX);
@@ -207,6 +230,15 @@ fn start_of(text: &str, width: usize) -> &str {
 /// Pads a text to a display width.
 pub(super) fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
+}
+
+/// A path with the user's home folder as `~`.
+pub(super) fn short_path(path: &str) -> String {
+    let below_home = |home: PathBuf| {
+        let rest = Path::new(path).strip_prefix(home).ok()?;
+        Some(Path::new("~").join(rest).display().to_string())
+    };
+    std::env::home_dir().and_then(below_home).unwrap_or_else(|| path.to_owned())
 }
 
 /// Formats a number with thousands separators: `12,345`.

@@ -5,7 +5,6 @@ use std::io;
 use serde::Serialize;
 use treering_engine::TurnEmbedding;
 
-use super::clean;
 use crate::commands::CliError;
 use crate::commands::output::{Output, fit, print_dim, width};
 
@@ -45,8 +44,8 @@ pub(super) fn print(
                 format!("turn {turn} · {model} · {dimensions} dimensions · {embedding_hash}");
             print_dim(out, "", &header)?;
             for line in view.text.lines() {
-                let line = clean(line);
-                let line = if full { line } else { fit(&line, width().saturating_sub(2)) };
+                let line =
+                    if full { line.to_owned() } else { fit(line, width().saturating_sub(2)) };
                 writeln!(out, "  {line}")?;
             }
         }

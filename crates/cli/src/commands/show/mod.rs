@@ -5,13 +5,15 @@ pub(super) mod tree;
 
 use std::io::{self, Write};
 
+use treering_core::text::preview;
 use treering_core::{Conversation, Message, Role, Thread, ToolCall};
 use treering_engine::{Engine, TurnItem, WholeTurn};
 
 use super::CliError;
-use super::local_time::local;
+use super::local_time::{local, local_of};
 use super::output::{
-    ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, print_dim, print_text, width,
+    ASSISTANT, BAD, BOLD, DIM, MAX_NAME, Output, TOOL, USER, count, fit, paint, print_dim,
+    print_text, width,
 };
 use treering_server::service::Service;
 use treering_server::service::requests::{NodesRequest, PageRequest};
@@ -24,6 +26,7 @@ Examples:
   treering show tidewatch --tree      the tree of summaries
   treering show tidewatch --nodes --level 1 --uncovered
   treering show l1-3f9a               one summary
+  treering show tidewatch#4 --history the earlier versions of a message
   treering --json show tidewatch --last 1 --embeddings")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id; or a node, such as l1-3f9a [default: the latest
@@ -67,10 +70,17 @@ pub(super) struct Args {
     /// Show texts and tool results in full
     #[arg(long)]
     full: bool,
+    /// Show the earlier versions of a message, such as tidewatch#4
+    #[arg(long, requires = "conversation", conflicts_with_all = ["tree", "nodes", "embeddings"])]
+    history: bool,
 }
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
+    if args.history {
+        let reference = args.conversation.as_deref().unwrap_or_default();
+        return history(reference, service, output);
+    }
     if let Some(reference) = args.conversation.as_deref().filter(|it| Engine::is_node_reference(it))
     {
         return tree::node(reference, engine, output);
@@ -129,7 +139,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
 
 pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -> io::Result<()> {
     let title = it.title.as_deref().unwrap_or(&it.slug);
-    writeln!(out, "{}", paint(BOLD, title))?;
+    writeln!(out, "{}", paint(BOLD, preview(title, usize::MAX)))?;
     let totals = &it.totals;
     let mut facts = vec![
         it.slug.clone(),
@@ -141,6 +151,7 @@ pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -
         it.state.to_string(),
     ];
     facts.extend(it.cwd.clone());
+    facts.extend((!it.labels.is_empty()).then(|| it.labels.to_string()));
     print_dim(out, "", &facts.join(" · "))?;
     for thread in threads.iter().skip(1) {
         let fork = thread.fork.as_ref();
@@ -177,7 +188,8 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
         Role::Assistant => ASSISTANT,
         Role::System | Role::Tool => DIM,
     };
-    let author = body.author.as_deref().unwrap_or(body.role.as_str());
+    let author = fit(body.author.as_deref().unwrap_or(body.role.as_str()), MAX_NAME);
+    let author = author.as_str();
     let idx = paint(DIM, message.idx);
     if body.forgotten {
         return writeln!(out, "{} {idx} {}", paint(style, author), paint(DIM, "(forgotten)"));
@@ -191,11 +203,12 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
             paint(DIM, format!("(no text; {parts} bytes of other content)"))
         );
     }
-    writeln!(out, "{} {idx}", paint(style, author))?;
+    let marks = marks(message).map(|mark| format!(" {}", paint(DIM, mark))).unwrap_or_default();
+    writeln!(out, "{} {idx}{marks}", paint(style, author))?;
     let limit = if full || body.role != Role::System { usize::MAX } else { 3 };
     let lines = body.text.lines().count();
     for line in body.text.lines().take(limit) {
-        print_text(out, "  ", &clean(line))?;
+        print_text(out, "  ", line)?;
     }
     if lines > limit {
         writeln!(
@@ -207,11 +220,40 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
     Ok(())
 }
 
+/// How a message was amended; `None` if it was not.
+fn marks(message: &Message) -> Option<String> {
+    let edited = message.body.edited_at.map(|at| format!("edited {}", local(at)));
+    let wrong = message.body.correction.as_ref().map(|correction| match &correction.text {
+        Some(text) => format!("wrong; correction: {text}"),
+        None => "wrong".to_owned(),
+    });
+    let marks: Vec<String> = edited.into_iter().chain(wrong).collect();
+    (!marks.is_empty()).then(|| format!("({})", marks.join("; ")))
+}
+
+/// Prints the earlier versions of a message, oldest first.
+fn history(reference: &str, service: &Service, output: &Output) -> Result<(), CliError> {
+    let (conversation, idx) = super::amend::message(reference).map_err(CliError::Usage)?;
+    let view = service.history(&conversation, idx)?;
+    Ok(output.show(&view, |out| {
+        if view.versions.is_empty() {
+            return writeln!(out, "{}#{idx} was never edited", view.slug);
+        }
+        for version in &view.versions {
+            let until = format!("until {}", local_of(&version.replaced_at));
+            writeln!(out, "{}", paint(DIM, until))?;
+            version.text.lines().try_for_each(|line| print_text(out, "  ", line))?;
+        }
+        Ok(())
+    })?)
+}
+
 fn print_tool_call(out: &mut dyn Write, it: &ToolCall, full: bool) -> io::Result<()> {
-    let max_width = width().saturating_sub(8 + it.call.name.chars().count());
+    let name = fit(&it.call.name, MAX_NAME);
+    let max_width = width().saturating_sub(8 + name.chars().count());
     let args = it.call.args.to_text();
     let args = if full { args.into_owned() } else { fit(&args, max_width) };
-    writeln!(out, "  {} {}", paint(TOOL, format!("⚙ {}", it.call.name)), paint(DIM, clean(&args)))?;
+    writeln!(out, "  {} {}", paint(TOOL, format!("⚙ {name}")), paint(DIM, args))?;
     let Some(outcome) = &it.call.outcome else {
         return writeln!(out, "    {}", paint(DIM, "no result yet"));
     };
@@ -224,12 +266,7 @@ fn print_tool_call(out: &mut dyn Write, it: &ToolCall, full: bool) -> io::Result
     let result = outcome.result.to_text();
     if full {
         writeln!(out, "    {sign}")?;
-        return result.lines().try_for_each(|line| writeln!(out, "    {}", clean(line)));
+        return result.lines().try_for_each(|line| writeln!(out, "    {line}"));
     }
     writeln!(out, "    {sign} {}", fit(&result, width().saturating_sub(12 + duration.len())))
-}
-
-/// Replaces control characters, which could move the cursor or change the terminal's colors.
-fn clean(line: &str) -> String {
-    line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }

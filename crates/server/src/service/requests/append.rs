@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::{
-    Entry, EntryKind, ExternalId, ForkPoint, Json, MessageIdx, NewToolCall, NewTurn, ThreadName,
-    Timestamp, TitleSource, ToolResult,
+    Entry, EntryKind, ExternalId, ForkPoint, Json, Labels, MessageIdx, NewToolCall, NewTurn,
+    ThreadName, Timestamp, TitleSource, ToolResult,
 };
 use treering_engine::{AppendTarget, Engine, NewConversation, normalize_cwd};
 use utoipa::ToSchema;
@@ -38,6 +38,10 @@ pub struct AppendRequest {
     #[serde(alias = "projectPath")]
     #[schema(max_length = 4096)]
     pub project_path: Option<String>,
+    /// Labels to set, such as `{"user": "42"}`.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub labels: Labels,
     /// Turns, messages, tool calls and results, in the JSON form that `treering append` reads.
     #[schema(schema_with = entries_schema)]
     pub entries: Vec<Box<RawValue>>,
@@ -56,6 +60,7 @@ impl AppendRequest {
             title: self.title.as_ref(),
             cwd: self.cwd.as_ref(),
             project_path: self.project_path.as_ref(),
+            labels: &self.labels,
         }
     }
 }
@@ -74,6 +79,7 @@ struct ConversationFields<'a> {
     title: Option<&'a String>,
     cwd: Option<&'a String>,
     project_path: Option<&'a String>,
+    labels: &'a Labels,
 }
 
 impl ConversationFields<'_> {
@@ -91,6 +97,7 @@ impl ConversationFields<'_> {
                 title_source: TitleSource::Source,
                 cwd: self.cwd.map(|folder| normalize_cwd(folder)),
                 project_path: self.project_path.map(|folder| normalize_cwd(folder)),
+                labels: self.labels.clone(),
                 ..NewConversation::default()
             })),
         }
@@ -125,6 +132,10 @@ pub struct CreateRequest {
     #[serde(alias = "projectPath")]
     #[schema(max_length = 4096)]
     pub project_path: Option<String>,
+    /// Labels to set, such as `{"user": "42"}`.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub labels: Labels,
 }
 
 impl CreateRequest {
@@ -140,6 +151,7 @@ impl CreateRequest {
             title: self.title.as_ref(),
             cwd: self.cwd.as_ref(),
             project_path: self.project_path.as_ref(),
+            labels: &self.labels,
         }
     }
 }
@@ -172,6 +184,10 @@ pub struct TurnRequest {
     #[serde(alias = "projectPath")]
     #[schema(max_length = 4096)]
     pub project_path: Option<String>,
+    /// Labels to set, such as `{"user": "42"}`.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub labels: Labels,
     /// Thread to append to; default: main.
     #[schema(min_length = 1, max_length = 100)]
     pub thread: Option<String>,
@@ -232,6 +248,7 @@ impl TurnRequest {
             title: self.title.as_ref(),
             cwd: self.cwd.as_ref(),
             project_path: self.project_path.as_ref(),
+            labels: &self.labels,
         }
     }
 

@@ -6,8 +6,8 @@ use treering_engine::{Engine, normalize_cwd};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    MAX_ID_CHARS, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_ROWS, RequestLimits,
-    check_lengths, check_limit,
+    MAX_ID_CHARS, MAX_ITEM_CHARS, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_ROWS,
+    RequestLimits, check_lengths, check_limit,
 };
 use crate::service::ServiceError;
 
@@ -35,6 +35,11 @@ pub struct ForgetRequest {
     /// Every conversation in this folder or below it.
     #[schema(max_length = 4096)]
     pub project: Option<String>,
+    /// Every conversation with this label, such as `user=42`.
+    #[schema(max_length = 300)]
+    pub label: Option<String>,
+    /// Every secret, in the conversation or in all of them. The rest of each message stays.
+    pub secrets: bool,
     /// Every conversation of the tenant.
     pub everything: bool,
     /// Leave no tombstones, so that a later import may bring it back.
@@ -58,12 +63,19 @@ impl ForgetRequest {
             selections.push(ItemSelection::Thread(ThreadName::new(thread.clone())?));
         }
         selections.extend(self.author.clone().map(ItemSelection::Author));
+        selections.extend(self.secrets.then_some(ItemSelection::Secrets));
         if selections.len() > 1 {
-            return Err(invalid("name one of message, turn, range, thread and author"));
+            return Err(invalid("name one of message, turn, range, thread, author and secrets"));
         }
-        let scopes = [self.conversation.is_some(), self.project.is_some(), self.everything];
+        let is_wide = self.project.is_some() || self.label.is_some() || self.everything;
+        let scopes = [
+            self.conversation.is_some(),
+            self.project.is_some(),
+            self.label.is_some(),
+            self.everything,
+        ];
         if scopes.into_iter().filter(|is_set| *is_set).count() > 1 {
-            return Err(invalid("name one of conversation, project and everything"));
+            return Err(invalid("name one of conversation, project, label and everything"));
         }
         match (&self.conversation, selections.pop()) {
             (Some(reference), selection) => {
@@ -73,16 +85,20 @@ impl ForgetRequest {
                     None => ForgetTarget::Conversation(id),
                 })
             }
-            (None, Some(ItemSelection::Author(author)))
-                if self.project.is_none() && !self.everything =>
-            {
+            (None, Some(ItemSelection::Author(author))) if !is_wide => {
                 Ok(ForgetTarget::Author(author))
             }
+            (None, Some(ItemSelection::Secrets)) if self.project.is_none() && !self.everything => {
+                Ok(ForgetTarget::Secrets)
+            }
             (None, Some(_)) => Err(invalid("name the conversation that it is part of")),
-            (None, None) => match &self.project {
-                Some(folder) => Ok(ForgetTarget::Project(normalize_cwd(folder))),
-                None if self.everything => Ok(ForgetTarget::Tenant),
-                None => Err(invalid("name a conversation, an author, a project or everything")),
+            (None, None) => match (&self.project, &self.label) {
+                (Some(folder), _) => Ok(ForgetTarget::Project(normalize_cwd(folder))),
+                (None, Some(label)) => Ok(ForgetTarget::Label(label.parse()?)),
+                (None, None) if self.everything => Ok(ForgetTarget::Tenant),
+                (None, None) => {
+                    Err(invalid("name a conversation, an author, a project, a label or everything"))
+                }
             },
         }
     }
@@ -109,6 +125,7 @@ impl RequestLimits for ForgetRequest {
             ("thread", self.thread.as_ref(), MAX_KEY_CHARS),
             ("author", self.author.as_ref(), MAX_NAME_CHARS),
             ("project", self.project.as_ref(), MAX_PATH_CHARS),
+            ("label", self.label.as_ref(), MAX_ITEM_CHARS),
             ("token", self.token.as_ref(), MAX_ID_CHARS),
         ])
     }

@@ -1,6 +1,7 @@
 //! Request types: the bodies of HTTP requests, the arguments of MCP tools, and the options of
 //! commands. Unknown fields are rejected, so that a typo is reported and not ignored.
 
+mod amend;
 mod append;
 mod forget;
 mod read;
@@ -13,9 +14,11 @@ use utoipa::ToSchema;
 
 use super::ServiceError;
 
+pub use amend::AmendRequest;
 pub(super) use append::check_entry;
 pub use append::{AppendRequest, CreateRequest, ToolCallRequest, TurnRequest, fork_entry};
 pub use forget::{AuditRequest, ForgetRequest};
+pub(super) use read::asking;
 pub use read::{
     ContextFormat, ContextParams, ExpandRequest, NodesRequest, PageRequest, SearchRequest,
     SessionsRequest,

@@ -1,7 +1,10 @@
 //! Requests that read: search, contexts, listings, pages and single items.
 
-use serde::Deserialize;
-use treering_engine::{Engine, Query, normalize_cwd};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+use treering_core::{ConversationId, Labels, MessageIdx};
+use treering_engine::{Engine, Exclusion, Query, normalize_cwd};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -29,6 +32,10 @@ pub struct SearchRequest {
     #[serde(alias = "projectPath")]
     #[schema(max_length = 4096)]
     pub project_path: Option<String>,
+    /// Only conversations with these labels, such as `{"user": "42", "source": "codex"}`.
+    #[serde(default, alias = "label", deserialize_with = "label_filter")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub labels: Labels,
     /// Only this thread.
     #[schema(min_length = 1, max_length = 100)]
     pub thread: Option<String>,
@@ -37,10 +44,26 @@ pub struct SearchRequest {
     pub author: Option<String>,
     /// Only messages in this role.
     pub role: Option<RoleName>,
-    /// Only conversations in these states.
+    /// Only conversations in these states; default: open and closed ones.
     #[serde(default)]
     #[schema(max_items = 3)]
     pub states: Vec<StateName>,
+    /// Search archived conversations too. Conversations that you name are always searched.
+    #[serde(default)]
+    pub archived: bool,
+    /// Leave out these conversations, such as `my-chat`, or messages, such as `my-chat#40..55`,
+    /// `my-chat#40..` or `my-chat#40`.
+    #[serde(default)]
+    #[schema(max_items = 50)]
+    pub exclude: Vec<String>,
+    /// Leave out messages with these roles; `tool` includes tool calls.
+    #[serde(default)]
+    #[schema(max_items = 4)]
+    pub exclude_roles: Vec<RoleName>,
+    /// The conversation that asks: slug, key, id or id prefix. It is left out unless
+    /// `conversations` names it. It need not exist.
+    #[schema(max_length = 200)]
+    pub asked_by: Option<String>,
     /// Only these levels: 0 for messages and tool calls, 1 and above for nodes.
     #[serde(default)]
     #[schema(max_items = 10)]
@@ -61,6 +84,9 @@ pub struct SearchRequest {
     /// Rank by meaning alone, not by words.
     #[serde(default)]
     pub semantic: bool,
+    /// Return each message and tool call as a hit of its own. By default a turn is one hit.
+    #[serde(default)]
+    pub each_item: bool,
     /// Maximum number of hits.
     #[serde(alias = "maxResults")]
     #[schema(minimum = 1, maximum = 100, default = 10)]
@@ -83,11 +109,17 @@ impl SearchRequest {
         }
         let conversations =
             self.conversations.iter().map(|it| engine.find(it).map(|found| found.id));
+        let conversations: Vec<ConversationId> = conversations.collect::<Result<_, _>>()?;
+        let exclude = self.exclusions(engine, &conversations)?;
         Ok(Query {
             text: self.query.clone(),
-            conversations: conversations.collect::<Result<_, _>>()?,
+            conversations,
+            archived: self.archived,
+            exclude,
+            by_turn: !self.each_item,
             cwd: self.cwd.as_deref().map(normalize_cwd),
             project: self.project_path.as_deref().map(normalize_cwd),
+            labels: self.labels.to_vec(),
             states: self.states.iter().copied().map(Into::into).collect(),
             thread: self.thread.as_deref().map(str::parse).transpose()?,
             author: self.author.clone(),
@@ -100,6 +132,19 @@ impl SearchRequest {
             limit: self.limit.unwrap_or(10),
             min_score: self.min_score,
         })
+    }
+
+    fn exclusions(
+        &self,
+        engine: &Engine,
+        named: &[ConversationId],
+    ) -> Result<Vec<Exclusion>, ServiceError> {
+        let exclude = self.exclude.iter().map(|text| exclusion(engine, text));
+        let mut exclude = exclude.collect::<Result<Vec<_>, _>>()?;
+        exclude.extend(self.exclude_roles.iter().map(|role| Exclusion::Role((*role).into())));
+        let asking = asking(engine, self.asked_by.as_deref(), named);
+        exclude.extend(asking.map(Exclusion::Conversation));
+        Ok(exclude)
     }
 
     /// The levels to search; all if empty.
@@ -123,6 +168,36 @@ impl SearchRequest {
     }
 }
 
+/// The conversation that asks, if it exists and is not named. It may not be captured yet.
+pub(in crate::service) fn asking(
+    engine: &Engine,
+    asked_by: Option<&str>,
+    named: &[ConversationId],
+) -> Option<ConversationId> {
+    let found = engine.find(asked_by?).ok()?.id;
+    (!named.contains(&found)).then_some(found)
+}
+
+/// Parses a conversation, or messages of one: `my-chat#4..9`, both included, `my-chat#4..` or
+/// `my-chat#4`.
+fn exclusion(engine: &Engine, text: &str) -> Result<Exclusion, ServiceError> {
+    let number = |text: &str| text.trim().parse().ok().map(MessageIdx);
+    let range = |range: &str| match range.split_once("..") {
+        None => number(range).map(|one| (one, one)),
+        Some((first, "")) => Some((number(first)?, MessageIdx(u32::MAX))),
+        Some((first, last)) => Some((number(first)?, number(last)?)),
+    };
+    let Some((conversation, range_text)) = text.rsplit_once('#') else {
+        return Ok(Exclusion::Conversation(engine.find(text)?.id));
+    };
+    match range(range_text).filter(|(first, last)| first <= last) {
+        Some((first, last)) => Ok(Exclusion::Messages(engine.find(conversation)?.id, first, last)),
+        None => Err(ServiceError::InvalidRequest(format!(
+            "exclude {text:?}; expected a conversation, or messages such as my-chat#4..9"
+        ))),
+    }
+}
+
 impl RequestLimits for SearchRequest {
     fn check_limits(&self) -> Result<(), ServiceError> {
         check_lengths([
@@ -130,7 +205,9 @@ impl RequestLimits for SearchRequest {
             ("cwd", self.cwd.as_ref(), MAX_PATH_CHARS),
             ("project_path", self.project_path.as_ref(), MAX_PATH_CHARS),
             ("author", self.author.as_ref(), MAX_NAME_CHARS),
+            ("asked_by", self.asked_by.as_ref(), MAX_NAME_CHARS),
         ])?;
+        check_range("the number of exclusions", self.exclude.len(), 0, 50)?;
         check_range("the number of conversations", self.conversations.len(), 0, 50)?;
         check_range("the number of levels", self.levels.len(), 0, 10)?;
         check_range("the number of states", self.states.len(), 0, 3)?;
@@ -142,13 +219,40 @@ impl RequestLimits for SearchRequest {
     }
 }
 
+/// Maximum number of conversations that a scope names or leaves out.
+const MAX_SCOPE_NAMES: usize = 50;
+
 /// Parameters of a context.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContextParams {
-    /// Slug, id or id prefix; default: the latest conversation.
+    /// Slug, id, id prefix or key. Without it, name a scope: `conversations`, `project_path`,
+    /// `labels` or `everything`.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
+    /// A context over these conversations.
+    #[serde(default)]
+    #[schema(max_items = 50)]
+    pub conversations: Vec<String>,
+    /// A context over this project: the conversations in this folder or below it.
+    #[serde(alias = "projectPath", alias = "project")]
+    #[schema(max_length = 4096)]
+    pub project_path: Option<String>,
+    /// A context over the conversations with these labels.
+    #[serde(default, alias = "label", deserialize_with = "label_filter")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub labels: Labels,
+    /// A context over all conversations.
+    #[serde(default)]
+    pub everything: bool,
+    /// Conversations to leave out of a scope.
+    #[serde(default)]
+    #[schema(max_items = 50)]
+    pub exclude: Vec<String>,
+    /// The conversation that asks: slug, key, id or id prefix. It is left out of a scope unless
+    /// `conversations` names it. It need not exist.
+    #[schema(max_length = 200)]
+    pub asked_by: Option<String>,
     /// The current question; without it, a general context.
     #[schema(max_length = 16000)]
     pub query: Option<String>,
@@ -173,13 +277,30 @@ pub struct ContextParams {
     pub format: ContextFormat,
 }
 
+impl ContextParams {
+    /// Whether the request names a scope.
+    #[must_use]
+    pub fn has_scope(&self) -> bool {
+        !self.conversations.is_empty()
+            || self.project_path.is_some()
+            || !self.labels.is_empty()
+            || self.everything
+    }
+}
+
 impl RequestLimits for ContextParams {
     fn check_limits(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("conversation", self.conversation.as_ref(), MAX_NAME_CHARS),
             ("query", self.query.as_ref(), MAX_CONTEXT_QUERY_CHARS),
             ("profile", self.profile.as_ref(), MAX_KEY_CHARS),
+            ("asked_by", self.asked_by.as_ref(), MAX_NAME_CHARS),
+            ("project_path", self.project_path.as_ref(), MAX_PATH_CHARS),
         ])?;
+        for (field, names) in [("conversations", &self.conversations), ("exclude", &self.exclude)] {
+            check_range(field, names.len(), 0, MAX_SCOPE_NAMES)?;
+            names.iter().try_for_each(|name| check_length(field, name, MAX_NAME_CHARS))?;
+        }
         check_range(
             "gate_timeout_ms",
             self.gate_timeout_ms.unwrap_or(0) as usize,
@@ -217,6 +338,11 @@ pub struct SessionsRequest {
     #[schema(max_length = 4096)]
     #[param(max_length = 4096)]
     pub project_path: Option<String>,
+    /// Only conversations with these labels, such as `user=42,source=codex`.
+    #[serde(alias = "label", deserialize_with = "label_filter")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    #[param(value_type = String)]
+    pub labels: Labels,
     /// Include archived conversations.
     pub all: bool,
     /// Maximum number of results.
@@ -307,4 +433,19 @@ impl RequestLimits for ExpandRequest {
     fn check_limits(&self) -> Result<(), ServiceError> {
         check_lengths([("id", Some(&self.id), MAX_ITEM_CHARS)])
     }
+}
+
+/// Reads labels from an object, or from a text such as `user=42,source=codex`.
+fn label_filter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum LabelFilter {
+        Object(BTreeMap<String, String>),
+        Text(String),
+    }
+    let labels = match LabelFilter::deserialize(deserializer)? {
+        LabelFilter::Object(pairs) => Labels::try_from(pairs),
+        LabelFilter::Text(text) => Labels::parse(text.split(',')),
+    };
+    labels.map_err(serde::de::Error::custom)
 }

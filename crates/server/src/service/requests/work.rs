@@ -1,5 +1,7 @@
 //! Requests about trees, jobs and the state of conversations.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -18,6 +20,9 @@ pub struct ChangeRequest {
     pub title: Option<String>,
     /// New state.
     pub state: Option<StateName>,
+    /// Labels to set, such as `{"user": "42"}`. A null value removes the label.
+    #[serde(default)]
+    pub labels: BTreeMap<String, Option<String>>,
 }
 
 impl RequestLimits for ChangeRequest {

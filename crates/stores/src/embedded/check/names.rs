@@ -21,9 +21,11 @@ pub(super) fn name_of(table: &str) -> String {
         "removals" => "'removed conversation ' || substr(lower(hex(x.id)), 1, 12)",
         "audit" => "'audit record ' || x.id",
         "messages" => "'message #' || x.idx",
+        "versions" => "'earlier version of message #' || x.idx",
         "tool_calls" => "'tool call ' || x.place || ' of turn ' || x.turn",
         "nodes" => "'node ' || x.id",
         "jobs" => "'job ' || substr(lower(hex(x.id)), 1, 12)",
+        "labels" => "'label ' || x.name",
         _ => "'log line ' || x.pk",
     };
     let owner = match table {
@@ -42,9 +44,11 @@ pub(super) fn kind_of(table: &str) -> &'static str {
         "removals" => "removed conversation",
         "audit" => "audit record",
         "messages" => "message",
+        "versions" => "earlier version",
         "tool_calls" => "tool call",
         "nodes" => "node",
         "jobs" => "job",
+        "labels" => "label",
         "vectors" => "vector",
         "vector_indexes" => "vector index",
         _ => "log line",

@@ -2,16 +2,18 @@
 
 use std::ops::Deref;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use treering_core::ports::{Audit, StoreResult};
-use treering_core::{AuditRecord, ConversationId, MessageIdx, Tombstone};
+use treering_core::{
+    AuditRecord, ContentHash, ConversationId, MessageIdx, Tombstone, TombstoneSet,
+};
 
 use super::{TenantView, parsed, rows, unsigned};
-use crate::embedded::error::explain;
 
 impl<C: Deref<Target = Connection>> Audit for TenantView<'_, C> {
     fn revision(&self) -> StoreResult<u64> {
-        let sql = "SELECT ifnull(max(pk), 0) FROM audit WHERE tenant = ?1";
+        let sql = "SELECT ifnull((SELECT max(pk) FROM audit WHERE tenant = ?1), 0)
+            + ifnull((SELECT amendments FROM tenants WHERE pk = ?1), 0)";
         Ok(self.query_one(sql, [self.tenant], |row| unsigned(row, 0))?.unwrap_or(0))
     }
 
@@ -29,14 +31,27 @@ impl<C: Deref<Target = Connection>> Audit for TenantView<'_, C> {
         if of.is_empty() || self.query_one(any, [self.tenant], |_| Ok(()))?.is_none() {
             return Ok(vec![false; of.len()]);
         }
-        let salt = salt(&self.connection).map_err(|error| explain(self.path, &error))?;
+        let salts = self.salts()?;
         let sql = "SELECT 1 FROM tombstones WHERE tenant = ?1 AND hash = ?2";
         let find = |tombstone: &Tombstone| {
-            let hash = tombstone.hash(&salt);
-            let found = self.query_one(sql, params![self.tenant, hash.as_bytes()], |_| Ok(()))?;
-            Ok(found.is_some())
+            for salt in &salts {
+                let hash = tombstone.hash(salt);
+                if self.query_one(sql, params![self.tenant, hash.as_bytes()], |_| Ok(()))?.is_some()
+                {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         };
         of.iter().map(find).collect()
+    }
+
+    fn tombstones(&self) -> StoreResult<TombstoneSet> {
+        let sql = "SELECT hash FROM tombstones WHERE tenant = ?1 ORDER BY hash";
+        let read = |row: &Row<'_>| Ok(ContentHash::from_bytes(row.get(0)?));
+        let hashes = self.query_all(sql, [self.tenant], read)?;
+        let salts = if hashes.is_empty() { Vec::new() } else { self.salts()? };
+        Ok(TombstoneSet { salts, hashes })
     }
 
     fn placeholders(&self, id: ConversationId, end: MessageIdx) -> StoreResult<u32> {
@@ -45,6 +60,13 @@ impl<C: Deref<Target = Connection>> Audit for TenantView<'_, C> {
             WHERE tenant = ?1 AND conversation = ?2 AND idx < ?3 AND forgotten = 1";
         let count = self.query_one(sql, params![self.tenant, row.pk, end.0], |row| row.get(0))?;
         Ok(count.unwrap_or(0))
+    }
+}
+
+impl<C: Deref<Target = Connection>> TenantView<'_, C> {
+    /// The salt of the store's own tombstones, and those of stores whose tombstones it took over.
+    fn salts(&self) -> StoreResult<Vec<Vec<u8>>> {
+        self.query_all("SELECT salt FROM salts ORDER BY pk", [], |row| row.get(0))
     }
 }
 

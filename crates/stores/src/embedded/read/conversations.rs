@@ -12,7 +12,9 @@ use crate::embedded::codes;
 
 pub(super) const COLUMNS: &str =
     "id, slug, title, participants, cwd, project_path, started_at, last_activity,
-    state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth";
+    state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth,
+    (SELECT json_group_object(l.name, l.value) FROM labels l
+        WHERE l.tenant = conversations.tenant AND l.conversation = conversations.pk)";
 
 /// The index of the tree state in [`COLUMNS`].
 pub(super) const GROWTH: usize = 18;
@@ -54,21 +56,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
 
     fn list_conversations(&self, filter: &ConversationFilter) -> StoreResult<Vec<Conversation>> {
         let mut values = vec![Value::from(self.tenant)];
-        let mut conditions = vec!["tenant = ?1".to_owned()];
-        let mut bind = |value: Value| {
-            values.push(value);
-            format!("?{}", values.len())
-        };
-        if !filter.states.is_empty() {
-            let states = filter.states.iter().map(|state| bind(codes::state_code(*state).into()));
-            conditions.push(format!("state IN ({})", states.collect::<Vec<_>>().join(", ")));
-        }
-        if let Some(folder) = &filter.cwd {
-            conditions.push(at_or_below(&["cwd"], folder, &mut bind));
-        }
-        if let Some(folder) = &filter.project {
-            conditions.push(at_or_below(&["cwd", "project_path"], folder, &mut bind));
-        }
+        let mut bind = |value: Value| bind(&mut values, value);
+        let mut conditions = conditions(filter, &mut bind);
         if let Some((at, id)) = filter.after {
             let (at, id) = (bind(at.as_micros().into()), bind(id.as_bytes().to_vec().into()));
             conditions
@@ -83,6 +72,17 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         self.query_all(&sql, params_from_iter(values), conversation)
     }
 
+    pub(super) fn read_conversation_ids(
+        &self,
+        filter: &ConversationFilter,
+    ) -> StoreResult<Vec<ConversationId>> {
+        let mut values = vec![Value::from(self.tenant)];
+        let conditions = conditions(filter, &mut |value| bind(&mut values, value));
+        let sql = format!("SELECT id FROM conversations WHERE {}", conditions.join(" AND "));
+        let id = |row: &Row<'_>| Ok(ConversationId::from_bytes(row.get(0)?));
+        self.query_all(&sql, params_from_iter(values), id)
+    }
+
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
         let sql = "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
                 ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
@@ -90,6 +90,36 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let sums = self.query_one(sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
         Ok(sums.unwrap_or_default())
     }
+}
+
+/// Adds a value and returns the parameter that stands for it.
+fn bind(values: &mut Vec<Value>, value: Value) -> String {
+    values.push(value);
+    format!("?{}", values.len())
+}
+
+/// The conditions of a filter, apart from its page. The tenant is the first parameter. States are
+/// literals, so that the index of archived conversations applies.
+fn conditions(filter: &ConversationFilter, bind: &mut impl FnMut(Value) -> String) -> Vec<String> {
+    let mut conditions = vec!["tenant = ?1".to_owned()];
+    if !filter.states.is_empty() {
+        let states = filter.states.iter().map(|it| format!("state = {}", codes::state_code(*it)));
+        conditions.push(format!("({})", states.collect::<Vec<_>>().join(" OR ")));
+    }
+    if let Some(folder) = &filter.cwd {
+        conditions.push(at_or_below(&["cwd"], folder, bind));
+    }
+    if let Some(folder) = &filter.project {
+        conditions.push(at_or_below(&["cwd", "project_path"], folder, bind));
+    }
+    for label in &filter.labels {
+        let (name, value) = (label.name().to_owned(), label.value().to_owned());
+        let (name, value) = (bind(name.into()), bind(value.into()));
+        conditions.push(format!(
+            "pk IN (SELECT conversation FROM labels WHERE tenant = ?1 AND name = {name} AND value = {value})"
+        ));
+    }
+    conditions
 }
 
 /// The condition that one of the columns is a folder or lies below it.
@@ -130,6 +160,7 @@ pub(super) fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         threads: threads::read(row, 16)?,
         policy: parsed(row, 17)?,
         tree_state: parsed(row, GROWTH)?,
+        labels: parsed(row, GROWTH + 1)?,
         title_source: codes::title_source(row.get(15)?)
             .ok_or_else(|| unreadable(15, "no such naming"))?,
     })

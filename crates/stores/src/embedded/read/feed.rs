@@ -82,8 +82,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let mut names = ThreadNames::default();
         match table {
             "messages" => self.query_all(&of_conversations(MESSAGE, "m"), params, |row| {
-                let id = names.read(row, 15)?;
-                Ok((row.get(14)?, Change::Message(id, message(row, &names.names)?)))
+                let id = names.read(row, 18)?;
+                Ok((row.get(17)?, Change::Message(id, message(row, &names.names)?)))
             }),
             "tool_calls" => self.query_all(&of_conversations(TOOL_CALL, "t"), params, |row| {
                 let id = names.read(row, 12)?;

@@ -6,8 +6,8 @@ use std::ops::Deref;
 use rusqlite::{Connection, Row, params};
 use treering_core::ports::{ExistingItem, ItemRef, Span, StoreResult, StoredItem};
 use treering_core::{
-    ContentHash, ConversationId, ExternalId, Message, MessageIdx, NewMessage, NewToolCall, Role,
-    ThreadName, ToolCall, ToolResult, Turn, TurnNo,
+    ContentHash, ConversationId, Correction, ExternalId, Message, MessageIdx, MessageVersion,
+    NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo,
 };
 
 use super::{TenantView, end, external_id, json, rows, thread, timestamp, unreadable};
@@ -15,7 +15,7 @@ use crate::embedded::codes;
 
 pub(super) const MESSAGE: &str =
     "m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
-    m.external_id, m.text, m.parts, m.turns, m.forgotten";
+    m.external_id, m.text, m.parts, m.turns, m.forgotten, m.edited_at, m.wrong_at, m.correction";
 
 pub(super) const TOOL_CALL: &str =
     "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
@@ -35,6 +35,27 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let until = end(span.until.map(|idx| idx.0));
         let params = params![self.tenant, row.pk, span.from.0, until, rows(span.limit)];
         self.query_all(&sql, params, |columns| message(columns, &row.threads))
+    }
+
+    pub(super) fn read_versions(
+        &self,
+        id: ConversationId,
+        span: Span<MessageIdx>,
+    ) -> StoreResult<Vec<MessageVersion>> {
+        let Some(row) = self.row(id)? else { return Ok(Vec::new()) };
+        let sql = "SELECT idx, replaced_at, text, parts FROM versions
+            WHERE tenant = ?1 AND conversation = ?2 AND idx >= ?3 AND idx < ?4
+            ORDER BY idx, pk LIMIT ?5";
+        let until = end(span.until.map(|idx| idx.0));
+        let params = params![self.tenant, row.pk, span.from.0, until, rows(span.limit)];
+        self.query_all(sql, params, |row| {
+            Ok(MessageVersion {
+                idx: MessageIdx(row.get(0)?),
+                replaced_at: timestamp(row, 1)?,
+                text: row.get(2)?,
+                parts: json(row, 3)?,
+            })
+        })
     }
 
     pub(super) fn read_tool_calls(
@@ -169,6 +190,11 @@ fn turn(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Turn> {
     })
 }
 
+/// A time that may be absent.
+fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
+}
+
 /// Reads a message from the columns [`MESSAGE`].
 pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     Ok(Message {
@@ -184,6 +210,11 @@ pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<M
             text: row.get(10)?,
             parts: json(row, 11)?,
             forgotten: row.get(13)?,
+            edited_at: moment(row, 14)?,
+            correction: match moment(row, 15)? {
+                Some(at) => Some(Correction { at, text: row.get(16)? }),
+                None => None,
+            },
         },
         chars: row.get(5)?,
         tokens: row.get(6)?,
@@ -198,7 +229,7 @@ pub(super) fn tool_call(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result
         Some(result) => Some(ToolResult {
             result,
             success: row.get(4)?,
-            duration_ms: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
+            duration_ms: row.get::<_, Option<i64>>(5)?.map(i64::cast_unsigned),
         }),
     };
     Ok(ToolCall {

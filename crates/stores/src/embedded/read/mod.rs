@@ -24,13 +24,14 @@ use std::rc::Rc;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use treering_core::ports::{
-    Audit, ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
-    JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span, StoreResult, StoredItem,
+    Audit, ChangeFilter, Changes, ConversationFilter, ConversationQuery, Cursor, ExistingItem,
+    ItemRef, JobEventFilter, JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span,
+    StoreResult, StoredItem,
 };
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationTotals, ExternalId, Job, JobEvent, Json,
-    Message, MessageIdx, Node, NodeId, Reader, TenantId, ThreadName, Timestamp, ToolCall, Turn,
-    TurnNo, VectorIndex,
+    Message, MessageIdx, MessageVersion, Node, NodeId, Reader, TenantId, ThreadName, Timestamp,
+    ToolCall, Turn, TurnNo, VectorIndex,
 };
 
 use super::error::explain;
@@ -121,12 +122,24 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         self.read_conversations(query)
     }
 
+    fn conversation_ids(&self, filter: &ConversationFilter) -> StoreResult<Vec<ConversationId>> {
+        self.read_conversation_ids(filter)
+    }
+
     fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
         self.read_turns(id, span)
     }
 
     fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
         self.read_messages(id, span)
+    }
+
+    fn versions(
+        &self,
+        id: ConversationId,
+        span: Span<MessageIdx>,
+    ) -> StoreResult<Vec<MessageVersion>> {
+        self.read_versions(id, span)
     }
 
     fn tool_calls(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {

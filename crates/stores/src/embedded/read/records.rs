@@ -41,7 +41,8 @@ impl CheckedRecord {
         };
         match self {
             Self::Conversation => {
-                format!("SELECT {}, x.rowid, {name} FROM conversations x", conversations::COLUMNS)
+                let columns = conversations::COLUMNS.replace("conversations.", "x.");
+                format!("SELECT {columns}, x.rowid, {name} FROM conversations x")
             }
             Self::Node => owned(&node_columns(), "n", "nodes"),
             Self::Job => owned(&format!("{}, j.height, j.place", jobs::JOB), "j", "jobs"),

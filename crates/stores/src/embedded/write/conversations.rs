@@ -1,7 +1,9 @@
 //! Writes conversations.
 
+use std::collections::BTreeMap;
+
 use rusqlite::params;
-use treering_core::Conversation;
+use treering_core::{Conversation, Labels};
 
 use super::{Commit, Result, TargetConversation, json_text};
 use crate::embedded::codes::{state_code, title_source_code};
@@ -61,8 +63,34 @@ impl Commit<'_> {
             Err(rusqlite::Error::QueryReturnedNoRows) => pk(UPSERT)?,
             tree_state => tree_state?,
         };
+        self.put_labels(pk, &it.labels)?;
         let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
         self.last = Some(TargetConversation { id: it.id, pk, threads });
+        Ok(())
+    }
+
+    /// Writes only the labels that differ: most commits change none.
+    fn put_labels(&self, conversation: i64, labels: &Labels) -> Result<()> {
+        let find = "SELECT name, value FROM labels WHERE tenant = ?1 AND conversation = ?2";
+        let of_row = params![self.tenant, conversation];
+        let stored: BTreeMap<String, String> = self
+            .connection
+            .prepare_cached(find)?
+            .query_map(of_row, |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_>>()?;
+        let delete = "DELETE FROM labels WHERE tenant = ?1 AND conversation = ?2 AND name = ?3";
+        for name in stored.keys().filter(|name| labels.get(name).is_none()) {
+            self.execute(delete, params![self.tenant, conversation, name])?;
+        }
+        let put = "INSERT INTO labels (tenant, conversation, name, value, checksum)
+            VALUES (?1, ?2, ?3, ?4, checksum(?3, ?4))
+            ON CONFLICT (tenant, conversation, name) DO UPDATE SET value = ?4, checksum = checksum(?3, ?4)";
+        for (name, value) in labels
+            .iter()
+            .filter(|(name, value)| stored.get(*name).is_none_or(|stored| stored != value))
+        {
+            self.execute(put, params![self.tenant, conversation, name, value])?;
+        }
         Ok(())
     }
 }

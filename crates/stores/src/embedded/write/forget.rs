@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use treering_core::{AuditRecord, ConversationId, JobEventKind, Level, MessageIdx, NewMessage};
-use treering_core::{NewToolCall, Role, Timestamp, Tombstone, TurnNo};
+use treering_core::{NewToolCall, Role, Timestamp, Tombstone, TombstoneSet, TurnNo};
 
 use super::{Commit, Result, json_text};
 use crate::embedded::codes::{self, event_code};
@@ -18,7 +18,7 @@ impl Commit<'_> {
         let find =
             "SELECT role, at FROM messages WHERE tenant = ?1 AND conversation = ?2 AND idx = ?3";
         let sql = "UPDATE messages SET seq = ?4, forgotten = 1, text = '', author = NULL, external_id = NULL,
-                parts = NULL, chars = 0, tokens = 0, hash = ?5,
+                parts = NULL, chars = 0, tokens = 0, hash = ?5, edited_at = NULL, wrong_at = NULL, correction = NULL,
                 checksum = checksum(idx, turn, turns, thread, role, at, 0, 0, ?5, NULL, NULL)
             WHERE tenant = ?1 AND conversation = ?2 AND idx = ?3";
         let conversation = self.pk(id)?;
@@ -33,7 +33,7 @@ impl Commit<'_> {
             let seq = self.next_seq();
             self.execute(sql, params![self.tenant, conversation, idx.0, seq, hash.as_bytes()])?;
         }
-        Ok(())
+        self.forget_versions(id, of)
     }
 
     pub(super) fn forget_tool_calls(
@@ -88,7 +88,7 @@ impl Commit<'_> {
     pub(super) fn remove_conversation(&mut self, id: ConversationId) -> Result<()> {
         let (conversation, seq) = (self.pk(id)?, self.next_seq());
         let of_row = params![self.tenant, conversation];
-        for table in ["messages", "tool_calls", "nodes", "jobs", "log"] {
+        for table in ["labels", "messages", "versions", "tool_calls", "nodes", "jobs", "log"] {
             let sql = format!("DELETE FROM {table} WHERE tenant = ?1 AND conversation = ?2");
             self.execute(&sql, of_row)?;
         }
@@ -125,6 +125,27 @@ impl Commit<'_> {
         for tombstone in of {
             let hash = tombstone.hash(&salt);
             self.execute(sql, params![self.tenant, hash.as_bytes(), record])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_over_tombstones(
+        &mut self,
+        record: &AuditRecord,
+        of: &TombstoneSet,
+    ) -> Result<()> {
+        let sql = "INSERT INTO audit (tenant, id, record) VALUES (?1, ?2, ?3)";
+        let params = params![self.tenant, record.id, json_text(record)?];
+        let pk = self.connection.prepare_cached(sql)?.insert(params)?;
+        let add_salt = "INSERT INTO salts (salt) SELECT ?1
+            WHERE NOT EXISTS (SELECT 1 FROM salts WHERE salt = ?1)";
+        for salt in &of.salts {
+            self.execute(add_salt, [salt])?;
+        }
+        let add = "INSERT INTO tombstones (tenant, hash, audit) VALUES (?1, ?2, ?3)
+            ON CONFLICT (tenant, hash) DO NOTHING";
+        for hash in &of.hashes {
+            self.execute(add, params![self.tenant, hash.as_bytes(), pk])?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Writes messages and tool calls.
 
 use rusqlite::params;
-use treering_core::{ConversationId, Message, ToolCall, ToolResult, TurnNo};
+use treering_core::{ConversationId, Message, MessageIdx, Timestamp, ToolCall, ToolResult, TurnNo};
 
 use super::{Commit, Result};
 use crate::embedded::codes::role_code;
@@ -9,8 +9,8 @@ use crate::embedded::codes::role_code;
 impl Commit<'_> {
     pub(super) fn add_message(&mut self, id: ConversationId, message: &Message) -> Result<()> {
         let sql = "INSERT INTO messages (tenant, seq, conversation, idx, turn, turns, thread, role, at, chars, tokens,
-                hash, author, external_id, text, parts, forgotten, checksum)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                hash, author, external_id, text, parts, forgotten, edited_at, wrong_at, correction, checksum)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
                 checksum(?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14))";
         let (conversation, thread) = self.thread(id, &message.thread)?;
         let (seq, body) = (self.next_seq(), &message.body);
@@ -34,8 +34,79 @@ impl Commit<'_> {
                 body.text,
                 body.parts.as_ref().map(|parts| parts.as_str()),
                 body.forgotten,
+                body.edited_at.map(Timestamp::as_micros),
+                body.correction.as_ref().map(|it| it.at.as_micros()),
+                body.correction.as_ref().and_then(|it| it.text.as_deref()),
             ],
         )?;
+        Ok(())
+    }
+
+    /// Gives the message a new sequence number, so that readers of the change feed see it again.
+    pub(super) fn amend_message(
+        &mut self,
+        id: ConversationId,
+        message: &Message,
+        replaced_at: Option<Timestamp>,
+    ) -> Result<()> {
+        let (conversation, seq, body) = (self.pk(id)?, self.next_seq(), &message.body);
+        if let Some(at) = replaced_at {
+            let sql = "INSERT INTO versions (tenant, conversation, idx, replaced_at, text, parts)
+                SELECT tenant, conversation, idx, ?4, text, parts FROM messages
+                WHERE tenant = ?1 AND conversation = ?2 AND idx = ?3";
+            self.execute(sql, params![self.tenant, conversation, message.idx.0, at.as_micros()])?;
+        }
+        let sql = "UPDATE messages SET seq = ?4, text = ?5, parts = ?6, chars = ?7, tokens = ?8, hash = ?9,
+                edited_at = ?10, wrong_at = ?11, correction = ?12,
+                checksum = checksum(idx, turn, turns, thread, role, at, ?7, ?8, ?9, author, external_id)
+            WHERE tenant = ?1 AND conversation = ?2 AND idx = ?3";
+        self.execute(
+            sql,
+            params![
+                self.tenant,
+                conversation,
+                message.idx.0,
+                seq,
+                body.text,
+                body.parts.as_ref().map(|parts| parts.as_str()),
+                message.chars,
+                message.tokens,
+                message.hash.as_bytes(),
+                body.edited_at.map(Timestamp::as_micros),
+                body.correction.as_ref().map(|it| it.at.as_micros()),
+                body.correction.as_ref().and_then(|it| it.text.as_deref()),
+            ],
+        )?;
+        self.count_amendment()
+    }
+
+    fn count_amendment(&self) -> Result<()> {
+        let sql = "UPDATE tenants SET amendments = amendments + 1 WHERE pk = ?1";
+        self.execute(sql, [self.tenant]).map(drop)
+    }
+
+    /// Gives the call a new sequence number, like an amended message.
+    pub(super) fn amend_tool_call(&mut self, id: ConversationId, it: &ToolCall) -> Result<()> {
+        let sql = "UPDATE tool_calls SET seq = ?5, args = ?6, result = ?7,
+                checksum = checksum(turn, place, thread, before_idx, at, success, duration_ms, name, external_id,
+                    ?6, ?7)
+            WHERE tenant = ?1 AND conversation = ?2 AND turn = ?3 AND place = ?4";
+        let (conversation, seq) = (self.pk(id)?, self.next_seq());
+        let (args, result) = (
+            it.call.args.as_str(),
+            it.call.outcome.as_ref().map(|outcome| outcome.result.as_str()),
+        );
+        let params = params![self.tenant, conversation, it.turn.0, it.order, seq, args, result];
+        self.execute(sql, params)?;
+        self.count_amendment()
+    }
+
+    pub(super) fn forget_versions(&mut self, id: ConversationId, of: &[MessageIdx]) -> Result<()> {
+        let sql = "DELETE FROM versions WHERE tenant = ?1 AND conversation = ?2 AND idx = ?3";
+        let conversation = self.pk(id)?;
+        for idx in of {
+            self.execute(sql, params![self.tenant, conversation, idx.0])?;
+        }
         Ok(())
     }
 
@@ -59,7 +130,7 @@ impl Commit<'_> {
                 it.before.0,
                 it.call.at.as_micros(),
                 outcome.and_then(|outcome| outcome.success),
-                outcome.and_then(|outcome| outcome.duration_ms.map(|ms| ms as i64)),
+                outcome.and_then(|outcome| outcome.duration_ms.map(u64::cast_signed)),
                 it.call.name,
                 it.call.external_id.as_ref().map(|id| id.as_str()),
                 it.call.args.as_str(),
@@ -85,7 +156,7 @@ impl Commit<'_> {
                     checksum(turn, place, thread, before_idx, at, ?6, ?7, name, external_id, args, ?8), checksum)
             WHERE tenant = ?1 AND conversation = ?2 AND turn = ?3 AND place = ?4 AND result IS NULL";
         let (conversation, seq) = (self.pk(id)?, self.next_seq());
-        let duration_ms = outcome.duration_ms.map(|ms| ms as i64);
+        let duration_ms = outcome.duration_ms.map(u64::cast_signed);
         let result = outcome.result.as_str();
         let params = params![
             self.tenant,

@@ -78,6 +78,11 @@ impl Commit<'_> {
             }
             Write::MarkDirty(id, level, ordinals) => self.mark_dirty(*id, *level, ordinals),
             Write::DropTree(id, level) => self.drop_tree(*id, *level),
+            Write::AmendMessage(id, message, replaced_at) => {
+                self.amend_message(*id, message, *replaced_at)
+            }
+            Write::AmendToolCall(id, call) => self.amend_tool_call(*id, call),
+            Write::ForgetVersions(id, of) => self.forget_versions(*id, of),
             Write::ForgetMessages(id, of) => self.forget_messages(*id, of),
             Write::ForgetToolCalls(id, of) => self.forget_tool_calls(*id, of),
             Write::RemoveNodes(id, level, ordinals) => self.remove_nodes(*id, *level, ordinals),
@@ -85,6 +90,7 @@ impl Commit<'_> {
             Write::RemoveConversation(id) => self.remove_conversation(*id),
             Write::AddAuditRecord(record) => self.add_audit_record(record),
             Write::AddTombstones(record, of) => self.add_tombstones(record, of),
+            Write::TakeOverTombstones(record, of) => self.take_over_tombstones(record, of),
             Write::RemoveTombstones(record) => self.remove_tombstones(record),
             Write::AddJob(job) => self.add_job(job),
             Write::PutJob(job) => self.put_job(job),

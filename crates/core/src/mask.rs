@@ -1,0 +1,121 @@
+//! Masks the secrets of what is handed out: messages, tool calls and nodes. Detection is that of
+//! [`redact`].
+
+use crate::json::Json;
+use crate::message::Message;
+use crate::node::NodeContent;
+use crate::redact::redact;
+use crate::tool::NewToolCall;
+
+impl Message {
+    /// Masks the secrets of the text and the parts. Returns whether there were any.
+    pub fn mask(&mut self) -> bool {
+        let of_text = mask_text(&mut self.body.text);
+        let of_parts = self.body.parts.as_mut().is_some_and(mask_json);
+        if of_text {
+            self.chars = crate::text::chars(&self.body.text);
+        }
+        of_text | of_parts
+    }
+}
+
+impl NewToolCall {
+    /// Masks the secrets of the arguments and the result. Returns whether there were any.
+    pub fn mask(&mut self) -> bool {
+        let of_result = self.outcome.as_mut().is_some_and(|it| mask_json(&mut it.result));
+        mask_json(&mut self.args) | of_result
+    }
+}
+
+impl NodeContent {
+    /// Replaces those of its texts for which `replace` returns another one.
+    pub fn replace_texts(&mut self, replace: impl Fn(&str) -> Option<String>) {
+        let lists = [
+            &mut self.files_mentioned,
+            &mut self.key_findings,
+            &mut self.decisions,
+            &mut self.action_items,
+            &mut self.unresolved,
+            &mut self.topics,
+            &mut self.entities,
+            &mut self.identifiers,
+            &mut self.urls,
+            &mut self.dates,
+            &mut self.numbers,
+            &mut self.tags,
+        ];
+        let entries = lists.into_iter().flatten();
+        let tools = self.tools_used.iter_mut().map(|tool| &mut tool.name);
+        for text in entries.chain(tools).chain([&mut self.overview]) {
+            if let Some(new) = replace(text) {
+                *text = new;
+            }
+        }
+    }
+
+    /// Masks the secrets of all texts.
+    pub fn mask(&mut self) {
+        self.replace_texts(|text| {
+            let (masked, found) = redact(text);
+            (!found.is_empty()).then(|| masked.into_owned())
+        });
+    }
+}
+
+fn mask_text(text: &mut String) -> bool {
+    let (masked, found) = redact(text);
+    if found.is_empty() {
+        return false;
+    }
+    *text = masked.into_owned();
+    true
+}
+
+fn mask_json(json: &mut Json) -> bool {
+    let (masked, found) = redact(json.as_str());
+    if found.is_empty() {
+        return false;
+    }
+    // A mask may swallow a quote of a string that contains JSON itself.
+    *json = Json::new(&masked).unwrap_or_else(|_| Json::string(&masked));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+
+    const KEY: &str = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
+
+    #[test]
+    fn secrets_of_json_are_masked_and_it_stays_json() {
+        for (json, is_masked) in [
+            (format!(r#"{{"api_key":"{KEY}","n":1.0}}"#), true),
+            (format!(r#""{{\"api_key\":\"{KEY}\"}}""#), true),
+            (r#"{"n":1.0}"#.to_owned(), false),
+        ] {
+            let mut call = NewToolCall {
+                name: "x".into(),
+                args: Json::new(&json).unwrap(),
+                ..NewToolCall::placeholder(Timestamp::from_micros(0))
+            };
+            assert_eq!(call.mask(), is_masked, "{json}");
+            assert!(!call.args.as_str().contains(KEY), "{}", call.args);
+            assert!(is_masked || call.args.as_str() == json);
+            assert!(Json::new(call.args.as_str()).is_ok());
+        }
+    }
+
+    #[test]
+    fn every_text_of_a_node_is_masked() {
+        let mut content = NodeContent {
+            overview: format!("The key is {KEY}."),
+            key_findings: vec![format!("{KEY} works"), "nothing".into()],
+            ..NodeContent::default()
+        };
+        content.mask();
+        assert!(!serde_json::to_string(&content).unwrap().contains(KEY), "{content:?}");
+        assert_eq!(content.key_findings[1], "nothing");
+    }
+}

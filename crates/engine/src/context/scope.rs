@@ -1,0 +1,271 @@
+//! Contexts over several conversations, such as those of a project: one history in time order, in
+//! which every conversation has a heading.
+
+use treering_core::packing::{BlockStyle, BudgetSplit, Profile, SectionSource, pack};
+use treering_core::ports::{ConversationFilter, ConversationQuery, JobFilter};
+use treering_core::{
+    Conversation, ConversationId, ConversationKey, GateOutcome, GateStatus, Invalid, Job, Question,
+    Reader, Receipt, ReusablePrefix, Timestamp,
+};
+
+use super::format::{self, Context};
+use super::hits::QuestionHits;
+use super::scope_pieces::ScopePieces;
+use super::{MESSAGE_OVERHEAD_TOKENS, check_budget, hits_wanted, render};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::search::{Exclusion, Query};
+
+/// Headings take at most one part in this many of the cut.
+pub(super) const HEADINGS: u32 = 4;
+/// The minimum cost of a heading, which bounds the number of conversations that are read.
+const MIN_HEADING_TOKENS: u32 = 8;
+
+/// The conversations that a context may draw on.
+#[derive(Debug, Clone)]
+pub struct ContextScope {
+    /// These conversations; empty for all that pass the filter.
+    pub conversations: Vec<ConversationId>,
+    /// The conversations to choose from. Its limit and its position in the listing are ignored.
+    pub filter: ConversationFilter,
+    /// Conversations to leave out, such as the one that asks.
+    pub exclude: Vec<ConversationId>,
+    /// The name of the scope in the first line of the context, such as "the project /srv/shop".
+    pub name: String,
+}
+
+/// A request for a context over several conversations.
+#[derive(Debug, Clone)]
+pub struct ScopeContextRequest {
+    /// The conversations.
+    pub scope: ContextScope,
+    /// The question to answer, if any.
+    pub query: Option<String>,
+    /// The minimum score of recalled messages; that of a search if absent.
+    pub min_score: Option<f32>,
+    /// Maximum number of tokens.
+    pub budget: u32,
+    /// The profile. It may have a cut and a recall section.
+    pub profile: Profile,
+}
+
+impl Engine {
+    /// The best context over several conversations that fits the budget. It does not wait for
+    /// unfinished jobs; the receipt lists them.
+    pub fn scope_context(&self, request: &ScopeContextRequest) -> Result<Context> {
+        check_budget(&request.profile, request.budget)?;
+        check_sections(&request.profile)?;
+        let reader = self.reader()?;
+        let now = self.clock().now();
+        let hits = self.hits_in_scope(request, now)?;
+        let (sessions, is_all) = self.sessions(&*reader, request, hits.as_ref())?;
+        let request = &ScopeContextRequest { profile: titled(&request.profile), ..request.clone() };
+        let scope = ScopeAssembly { engine: self, request, sessions: &sessions, is_all, now };
+        super::within_budget(request.budget, |budget| {
+            scope.assemble(&*reader, hits.as_ref(), budget)
+        })
+    }
+
+    fn hits_in_scope(
+        &self,
+        request: &ScopeContextRequest,
+        now: Timestamp,
+    ) -> Result<Option<QuestionHits>> {
+        let Some(text) = request.query.as_ref().filter(|_| request.profile.is_volatile()) else {
+            return Ok(None);
+        };
+        let ContextScope { conversations, filter, exclude, .. } = &request.scope;
+        let query = Query {
+            text: text.clone(),
+            conversations: conversations.clone(),
+            cwd: filter.cwd.clone(),
+            project: filter.project.clone(),
+            labels: filter.labels.clone(),
+            states: filter.states.clone(),
+            exclude: exclude.iter().copied().map(Exclusion::Conversation).collect(),
+            levels: vec![0],
+            limit: hits_wanted(request.budget, 0),
+            min_score: request.min_score,
+            ..Query::default()
+        };
+        let answer = self.search_whole(&query)?;
+        let question = Question::new(text, now);
+        let words_only = answer.lexical_only_reason;
+        Ok(Some(QuestionHits { question, hits: answer.hits, words_only }))
+    }
+
+    /// The latest conversations of the scope that could have room for their heading, and those of
+    /// the hits, oldest first; and whether the scope has no others.
+    fn sessions(
+        &self,
+        reader: &dyn Reader,
+        request: &ScopeContextRequest,
+        hits: Option<&QuestionHits>,
+    ) -> Result<(Vec<Session>, bool)> {
+        let ContextScope { conversations, filter, exclude, .. } = &request.scope;
+        let most = (request.budget / HEADINGS / MIN_HEADING_TOKENS).max(1) as usize;
+        // One more shows that there are others.
+        let mut listed: Vec<Conversation> = if conversations.is_empty() {
+            let limit = most + 1 + exclude.len();
+            let filter = ConversationFilter { after: None, limit, ..filter.clone() };
+            reader.conversations(&ConversationQuery::List(&filter))?
+        } else {
+            let of = |id: &ConversationId| match reader.conversation(*id) {
+                Ok(found) => found.ok_or_else(|| Error::no_conversation(*id)),
+                Err(error) => Err(error.into()),
+            };
+            conversations.iter().map(of).collect::<Result<_>>()?
+        };
+        listed.retain(|it| !exclude.contains(&it.id) && it.totals.messages > 0);
+        listed.sort_by_key(|it| std::cmp::Reverse((it.last_activity, it.id)));
+        let is_all = listed.len() <= most;
+        listed.truncate(most);
+        let mut sessions: Vec<Session> = Vec::with_capacity(listed.len());
+        for conversation in listed {
+            sessions.push(self.session(reader, conversation, true)?);
+        }
+        for hit in hits.iter().flat_map(|asked| &asked.hits) {
+            if sessions.iter().all(|session| session.conversation.id != hit.conversation)
+                && let Some(conversation) = reader.conversation(hit.conversation)?
+            {
+                sessions.push(self.session(reader, conversation, false)?);
+            }
+        }
+        sessions.sort_by_key(|it| (it.conversation.last_activity, it.conversation.id));
+        Ok((sessions, is_all))
+    }
+
+    fn session(
+        &self,
+        reader: &dyn Reader,
+        conversation: Conversation,
+        is_listed: bool,
+    ) -> Result<Session> {
+        let key = self.key(conversation.id);
+        let jobs = reader.jobs(&JobFilter::of(conversation.id))?;
+        let heading = render::session_heading(&conversation);
+        let cost = self.context_cache().count(&heading);
+        Ok(Session { key, jobs, heading: (heading, cost), is_listed, conversation })
+    }
+}
+
+/// Refuses profiles with sections that make sense in one conversation only.
+fn check_sections(profile: &Profile) -> Result<()> {
+    let is_possible = |take: SectionSource, style: BlockStyle| match take {
+        SectionSource::Cut => true,
+        SectionSource::Recall => style == BlockStyle::Record,
+        _ => false,
+    };
+    if profile.sections.iter().all(|section| is_possible(section.take, section.style)) {
+        return Ok(());
+    }
+    let why = "it is for one conversation; over several, use `cut` or a profile with `cut` and `recall` sections";
+    Err(Invalid::new(format!("profile {}", profile.name), why).into())
+}
+
+/// The profile with a heading that fits several conversations.
+fn titled(profile: &Profile) -> Profile {
+    let mut profile = profile.clone();
+    for section in profile.sections.iter_mut().filter(|it| it.take == SectionSource::Cut) {
+        section.heading = Some("Earlier conversations".into());
+    }
+    profile
+}
+
+/// A conversation of a scope, as it was read.
+pub(super) struct Session {
+    pub(super) conversation: Conversation,
+    pub(super) key: ConversationKey,
+    /// The unfinished jobs.
+    pub(super) jobs: Vec<Job>,
+    /// The rendered heading, and its cost.
+    pub(super) heading: (String, u32),
+    /// Whether it may be in the cut. The others have hits only.
+    pub(super) is_listed: bool,
+}
+
+/// Assembles a context over several conversations.
+pub(super) struct ScopeAssembly<'a> {
+    pub(super) engine: &'a Engine,
+    request: &'a ScopeContextRequest,
+    /// Oldest first.
+    pub(super) sessions: &'a [Session],
+    /// Whether the scope has no other conversations.
+    is_all: bool,
+    now: Timestamp,
+}
+
+impl ScopeAssembly<'_> {
+    fn assemble(
+        &self,
+        reader: &dyn Reader,
+        hits: Option<&QuestionHits>,
+        budget: u32,
+    ) -> Result<Context> {
+        let cache = self.engine.context_cache();
+        let profile = &self.request.profile;
+        let preamble = |has_all: bool| render::scope_preamble(&self.request.scope.name, has_all);
+        let opening = cache.count(&preamble(false)).max(cache.count(&preamble(true)));
+        let budget = budget.saturating_sub(opening);
+        let heading = |title: &String| cache.count(&render::heading(title));
+        let headings: Vec<u32> =
+            profile.sections.iter().map(|it| it.heading.as_ref().map_or(0, heading)).collect();
+        let allotment = self.allot(budget.saturating_sub(headings.iter().sum()));
+        let mut pieces = ScopePieces::new(self, reader, hits, &allotment);
+        for session in &mut pieces.sessions {
+            session.pieces.room = budget.saturating_sub(allotment.target);
+        }
+        let plan = pack(&mut pieces, profile, &headings, budget, &allotment)?;
+        pieces.load_planned_messages(profile, &plan)?;
+        let sections = format::sections(&pieces, profile, &plan);
+        let has_all = self.is_all && pieces.sessions.iter().all(|it| it.is_shown);
+        let mut context =
+            Context { preamble: preamble(has_all), sections, receipt: Receipt::default() };
+        let tokens = context.tokens(cache);
+        context.receipt = Receipt {
+            conversation: String::new(),
+            scope: Some(self.request.scope.name.clone()),
+            sessions: pieces.receipt_sessions(&plan),
+            thread: super::WHOLE.to_owned(),
+            profile: profile.name.clone(),
+            query: self.request.query.clone(),
+            as_of: None,
+            asked_at: self.now.to_string(),
+            budget: self.request.budget,
+            tokens,
+            tokenizer: self.engine.tokenizer().name().to_owned(),
+            items: pieces.receipt_items(&context, &plan),
+            left_out: Vec::new(),
+            hits_left_out: plan.hits_left_out,
+            forgotten: 0,
+            gate: self.gate(hits),
+            reusable: ReusablePrefix::default(),
+        };
+        Ok(context)
+    }
+
+    fn allot(&self, room: u32) -> BudgetSplit {
+        let profile = &self.request.profile;
+        let cost = |it: &Session| {
+            let totals = &it.conversation.totals;
+            let overhead = u64::from(MESSAGE_OVERHEAD_TOKENS) * u64::from(totals.messages);
+            totals.tokens + overhead + u64::from(it.heading.1)
+        };
+        let whole = self.sessions.iter().map(cost).sum();
+        let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
+        let asked = self.request.query.is_some() && profile.is_volatile();
+        // The context is built once for a session, so no room is kept for later messages.
+        BudgetSplit { slack: 0, ..BudgetSplit::new(room, recent, asked, whole) }
+    }
+
+    /// The unfinished jobs of all conversations.
+    fn gate(&self, hits: Option<&QuestionHits>) -> GateOutcome {
+        let jobs: Vec<Job> = self.sessions.iter().flat_map(|it| it.jobs.clone()).collect();
+        let mut outcome = GateOutcome::of(&GateStatus::of(&jobs, |_| false), 0);
+        if let Some(why) = hits.and_then(|asked| asked.words_only.as_ref()) {
+            outcome.degraded = true;
+            outcome.failed.push(format!("search used only the words of the question: {why}"));
+        }
+        outcome
+    }
+}

@@ -1,0 +1,118 @@
+//! Recall: the form in which search, contexts and other interfaces hand out the record.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use treering_core::ports::{Span, StoreResult, StoredItem};
+use treering_core::{
+    ConversationId, Message, MessageIdx, MessageVersion, Node, Reader, Timestamp, ToolCall,
+};
+
+use crate::history::WholeTurn;
+use crate::search::HitItem;
+
+/// Settings of what is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecallOptions {
+    /// Whether secrets are masked, by the same rules as for models.
+    pub mask_secrets: bool,
+}
+
+impl Default for RecallOptions {
+    fn default() -> Self {
+        Self { mask_secrets: true }
+    }
+}
+
+impl RecallOptions {
+    /// A message as it is handed out.
+    #[must_use]
+    pub fn message(self, message: Message) -> Message {
+        let mut message = message.recalled();
+        if self.mask_secrets {
+            message.mask();
+        }
+        message
+    }
+
+    /// A tool call as it is handed out.
+    #[must_use]
+    pub fn call(self, mut call: ToolCall) -> ToolCall {
+        if self.mask_secrets {
+            call.call.mask();
+        }
+        call
+    }
+
+    /// A node as it is handed out.
+    #[must_use]
+    pub fn node(self, mut node: Node) -> Node {
+        if self.mask_secrets {
+            node.content.mask();
+        }
+        node
+    }
+
+    /// A turn as it is handed out.
+    #[must_use]
+    pub fn turn(self, turn: WholeTurn) -> WholeTurn {
+        WholeTurn {
+            turn: turn.turn,
+            messages: turn.messages.into_iter().map(|message| self.message(message)).collect(),
+            tool_calls: turn.tool_calls.into_iter().map(|call| self.call(call)).collect(),
+        }
+    }
+
+    /// A hit as it is handed out.
+    pub(crate) fn item(self, item: StoredItem) -> HitItem {
+        match item {
+            StoredItem::Message(message) => HitItem::Message(Box::new(self.message(*message))),
+            StoredItem::ToolCall(call) => HitItem::ToolCall(Box::new(self.call(*call))),
+            StoredItem::Node(node) => HitItem::Node(Box::new(self.node(*node))),
+        }
+    }
+}
+
+/// The messages of a conversation that were amended after a moment, as they were at that moment.
+/// Empty for the present.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PastVersions(BTreeMap<u32, MessageVersion>);
+
+impl PastVersions {
+    pub(crate) fn read(
+        reader: &dyn Reader,
+        id: ConversationId,
+        end: u32,
+        moment: Timestamp,
+    ) -> StoreResult<Self> {
+        let span = Span::between(MessageIdx(0), MessageIdx(end));
+        let mut versions = BTreeMap::new();
+        for version in reader.versions(id, span)? {
+            // The first version that was replaced later was in force.
+            if version.replaced_at > moment {
+                versions.entry(version.idx.0).or_insert(version);
+            }
+        }
+        Ok(Self(versions))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of these messages is in a range.
+    pub(crate) fn is_in(&self, range: Range<u32>) -> bool {
+        self.0.range(range).next().is_some()
+    }
+
+    /// A message as it was.
+    pub(crate) fn restore(&self, mut message: Message) -> Message {
+        let Some(version) = self.0.get(&message.idx.0) else { return message };
+        message.body.text.clone_from(&version.text);
+        message.body.parts.clone_from(&version.parts);
+        (message.body.edited_at, message.body.correction) = (None, None);
+        message.chars = treering_core::text::chars(&version.text);
+        message.hash = message.body.hash();
+        message
+    }
+}

@@ -1,0 +1,38 @@
+//! The HTTP handlers that amend messages.
+
+use axum::Extension;
+
+use super::api::{ApiResult, READ, WRITE, respond};
+use super::problem::{Body, PathParams, Problems};
+use crate::service::Grant;
+use crate::service::requests::AmendRequest;
+use crate::views::{AmendView, HistoryView};
+
+/// Edit a message, or mark it as wrong
+///
+/// An edit keeps the earlier text in the history of the message, and makes the summaries over it
+/// stale or writes them again. A wrong message stays in the record and is never handed out as true.
+#[utoipa::path(patch, path = "/v1/conversations/{conversation}/messages/{idx}", tag = "conversations",
+    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+        ("idx" = u32, Path, description = "Position of the message, from 0")),
+    request_body = AmendRequest, responses((status = 200, body = AmendView), Problems))]
+pub(super) async fn amend(
+    Extension(grant): Extension<Grant>,
+    PathParams((reference, idx)): PathParams<(String, u32)>,
+    Body(request): Body<AmendRequest>,
+) -> ApiResult<AmendView> {
+    respond(&grant, WRITE, move |service| service.amend(&reference, idx, &request)).await
+}
+
+/// Read the earlier versions of a message
+#[utoipa::path(get, path = "/v1/conversations/{conversation}/messages/{idx}/history",
+    tag = "conversations",
+    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+        ("idx" = u32, Path, description = "Position of the message, from 0")),
+    responses((status = 200, body = HistoryView), Problems))]
+pub(super) async fn history(
+    Extension(grant): Extension<Grant>,
+    PathParams((reference, idx)): PathParams<(String, u32)>,
+) -> ApiResult<HistoryView> {
+    respond(&grant, READ, move |service| service.history(&reference, idx)).await
+}

@@ -1,0 +1,137 @@
+//! The bytes from and to a client. They tell the client's place whether the client keeps the
+//! server waiting, and a closed connection still takes what the client sends, so that the client
+//! reads its answer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::places::Place;
+
+/// The time that a closed connection waits for further bytes of the client, and the maximum.
+const LINGER_QUIET: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_secs(30);
+
+/// A connection to a client.
+pub(super) struct ClientIo {
+    stream: TcpStream,
+    place: Arc<Place>,
+    linger: Option<Linger>,
+}
+
+/// A connection whose answers are sent.
+struct Linger {
+    deadline: Instant,
+    quiet: Pin<Box<Sleep>>,
+}
+
+impl ClientIo {
+    pub(super) const fn new(stream: TcpStream, place: Arc<Place>) -> Self {
+        Self { stream, place, linger: None }
+    }
+
+    /// Discards what the client still sends. A socket that closes with unread bytes resets the
+    /// connection, and the client loses the answer.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { stream, linger, .. } = self;
+        let linger = linger.get_or_insert_with(|| Linger {
+            deadline: Instant::now() + LINGER,
+            quiet: Box::pin(sleep(LINGER_QUIET)),
+        });
+        let mut bytes = [0; 16 << 10];
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => return linger.quiet.as_mut().poll(cx),
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    let now = Instant::now();
+                    if now >= linger.deadline {
+                        return Poll::Ready(());
+                    }
+                    linger.quiet.as_mut().reset(now + LINGER_QUIET);
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl AsyncRead for ClientIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.place.received();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for ClientIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.place.sent(written.is_ready());
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        self.poll_linger(cx).map(Ok)
+    }
+}
+
+/// The body of a request.
+pub(super) struct RequestBody {
+    body: Incoming,
+    place: Arc<Place>,
+}
+
+impl RequestBody {
+    pub(super) const fn new(body: Incoming, place: Arc<Place>) -> Self {
+        Self { body, place }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.place.set_awaits_body(frame.is_pending());
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

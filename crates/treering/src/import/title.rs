@@ -1,0 +1,67 @@
+//! Titles that tell conversations apart, for sources that have none.
+
+use std::path::Path;
+
+use treering_core::text::preview;
+use treering_core::{Entry, EntryKind, Role};
+
+/// The title of a conversation whose first message is not a request, such as a greeting or a
+/// command: the first request, or else the name of the file. `None` if the first message will do.
+pub(super) fn title(entries: &[Entry], path: &Path) -> Option<String> {
+    let mut requests = entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Message(message) if message.role == Role::User => first_line(&message.text),
+        _ => None,
+    });
+    let first = requests.next()?;
+    if is_request(first) {
+        return None;
+    }
+    let request = requests.find(|line| is_request(line));
+    request.map(|line| preview(line, 72)).or_else(|| name_of(path))
+}
+
+/// The first line with a letter or digit.
+fn first_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))
+}
+
+/// Whether a line says what a conversation is about: it is more than one short word, and neither a
+/// command nor the account of a session.
+fn is_request(line: &str) -> bool {
+    let letters = line.chars().filter(|c| c.is_alphanumeric()).count();
+    let is_long = line.split_whitespace().nth(1).is_some() || letters > 8;
+    is_long && !line.starts_with('/') && !line.starts_with("Total cost")
+}
+
+/// The name of a file, unless it is an id.
+fn name_of(path: &Path) -> Option<String> {
+    let name = path.file_stem()?.to_string_lossy().into_owned();
+    let is_word = |word: &str| word.chars().count() > 2 && word.chars().all(char::is_alphabetic);
+    let is_hex = |word: &str| word.chars().all(|c| c.is_ascii_hexdigit());
+    let mut words = name.split(|c: char| !c.is_alphanumeric());
+    words.any(|word| is_word(word) && !is_hex(word)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use treering_core::{NewMessage, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn titles_tell_conversations_apart() {
+        let title_of = |texts: &[&str], path: &str| {
+            let message = |text: &&str| {
+                let at = Timestamp::from_micros(0);
+                EntryKind::Message(NewMessage::new(Role::User, *text, at)).into()
+            };
+            title(&texts.iter().map(message).collect::<Vec<Entry>>(), Path::new(path))
+        };
+        assert_eq!(title_of(&["Fix the pump"], "x.md"), None);
+        assert_eq!(title_of(&["hi", "Fix the pump"], "x.md").as_deref(), Some("Fix the pump"));
+        assert_eq!(title_of(&["/clear", "Continue"], "pump-plan.md").as_deref(), Some("pump-plan"));
+        assert_eq!(title_of(&["Total cost: $0.12", "Fix it"], "x.md").as_deref(), Some("Fix it"));
+        assert_eq!(title_of(&["hi"], "0a1b2c3d-dead-beef.jsonl"), None);
+        assert_eq!(title_of(&[], "pump-plan.md"), None);
+    }
+}
