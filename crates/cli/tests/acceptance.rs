@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod home;
-
 use std::fs;
 use std::path::Path;
 
-use home::Home;
+use crate::home::Home;
 use serde_json::{Value, json};
 
 /// The word that is forgotten, and one that stays.

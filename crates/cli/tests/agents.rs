@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod home;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use home::run_with_input;
+use crate::home::run_with_input;
 use serde_json::{Value, json};
 
 const AGENTS: [&str; 9] = [

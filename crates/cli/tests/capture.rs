@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod home;
-
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use home::{FILE, Home, run_with_input};
+use crate::home::{FILE, Home, run_with_input};
 use serde_json::{Value, json};
 use treering_core::{Clock as _, Timestamp};
 use treering_engine::SystemClock;

@@ -6,9 +6,7 @@
     reason = "all of this is test code, also what is not in a function marked as a test"
 )]
 
-mod home;
-
-use home::Home;
+use crate::home::Home;
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod home;
-
 use serde_json::{Value, json};
 
-use home::Home;
+use crate::home::Home;
 
 /// A home with a conversation about a port.
 fn with_port() -> Home {

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod home;
-
 use std::fs;
 
-use home::Home;
+use crate::home::Home;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use treering::{

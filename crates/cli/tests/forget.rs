@@ -2,13 +2,10 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod endpoints;
-mod home;
-
 use std::path::Path;
 
-use endpoints::{McpClient, TestServer, ok};
-use home::Home;
+use crate::endpoints::{McpClient, TestServer, ok};
+use crate::home::Home;
 use serde_json::json;
 
 fn append(home: &Home, turn: usize, user: &str, answer: &str) {

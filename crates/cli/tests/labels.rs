@@ -2,13 +2,10 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod endpoints;
-mod home;
-
 use std::path::Path;
 
-use endpoints::{McpClient, TestServer};
-use home::Home;
+use crate::endpoints::{McpClient, TestServer};
+use crate::home::Home;
 use serde_json::{Value, json};
 
 /// Two conversations of two users.

@@ -2,11 +2,9 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod endpoints;
-
 use std::time::Duration;
 
-use endpoints::{McpClient, assert_given_back, await_request, fill, ok, summarised_by};
+use crate::endpoints::{McpClient, assert_given_back, await_request, fill, ok, summarised_by};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 

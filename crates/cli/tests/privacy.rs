@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod home;
-
 use std::fs;
 use std::path::Path;
 
-use home::{Home, run_with_input};
+use crate::home::{Home, run_with_input};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8xWz1y";

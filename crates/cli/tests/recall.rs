@@ -4,13 +4,11 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod home;
-
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use home::{Home, run_with_input};
+use crate::home::{Home, run_with_input};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -2,11 +2,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod endpoints;
-mod home;
-
-use endpoints::{McpClient, TestServer};
-use home::Home;
+use crate::endpoints::{McpClient, TestServer};
+use crate::home::Home;
 use serde_json::{Value, json};
 
 /// Three conversations: two in a project, one in a folder below it, and one elsewhere.

@@ -5,14 +5,12 @@
     reason = "all of this is test code, also what is not in a function marked as a test"
 )]
 
-mod home;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use home::Home;
+use crate::home::Home;
 
 /// A process that keeps appending while others search.
 struct AppendProcess {

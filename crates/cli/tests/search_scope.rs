@@ -2,11 +2,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod endpoints;
-mod home;
-
-use endpoints::{McpClient, TestServer};
-use home::Home;
+use crate::endpoints::{McpClient, TestServer};
+use crate::home::Home;
 use serde_json::{Value, json};
 
 /// Two sessions in which the same was asked, under the keys that hooks give them.

@@ -2,12 +2,11 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod endpoints;
-
+use crate::endpoints;
 use std::io::Read as _;
 use std::time::Duration;
 
-use endpoints::{
+use crate::endpoints::{
     McpClient, TestServer, assert_given_back, await_request, fill, ok, summarised_by, treering,
     turn,
 };

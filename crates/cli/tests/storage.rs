@@ -7,13 +7,10 @@
     reason = "all of this is test code, also what is not in a function marked as a test"
 )]
 
-mod endpoints;
-mod home;
-
 use serde_json::{Value, json};
 
-use endpoints::{McpClient, TestServer};
-use home::Home;
+use crate::endpoints::{McpClient, TestServer};
+use crate::home::Home;
 
 /// The text of a turn's answer, long enough to be summarized.
 fn answer(turn: u32) -> String {

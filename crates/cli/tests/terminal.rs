@@ -2,9 +2,7 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod home;
-
-use home::Home;
+use crate::home::Home;
 use serde_json::json;
 
 /// Sequences that write to the clipboard, set the title, clear the screen and hide text; 8-bit

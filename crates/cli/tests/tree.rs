@@ -10,15 +10,13 @@
     reason = "all of this is test code, also what is not in a function marked as a test"
 )]
 
-mod home;
-
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use home::{FILE, Home};
+use crate::home::{FILE, Home};
 
 // ---------------------------------------------------------------- commands
 

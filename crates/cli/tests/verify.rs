@@ -6,9 +6,7 @@
     reason = "all of this is test code, also what is not in a function marked as a test"
 )]
 
-mod home;
-
-use home::{FILE, Home};
+use crate::home::{FILE, Home};
 use serde_json::json;
 
 /// A home with the sample conversation, damaged behind the program's back.

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
-mod common;
-
 use std::sync::{Arc, Condvar, Mutex};
 
-use common::{assert_sound, engine_with_policy, open, parts, start};
+use crate::common::{assert_sound, engine_with_policy, open, parts, start};
 use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, FinishReason, Usage};
 use treering_core::ports::Span;
 use treering_core::spend::{Cap, Caps};

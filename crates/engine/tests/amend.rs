@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{assert_sound, open, run_due_jobs, start};
+use crate::common::{assert_sound, open, run_due_jobs, start};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use treering_core::ports::{NodeFilter, Span};

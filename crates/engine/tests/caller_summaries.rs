@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::ops::Range;
 
-use common::{assert_sound, engine_with_policy, run_due_jobs, start};
+use crate::common::{assert_sound, engine_with_policy, run_due_jobs, start};
 use treering_core::ports::JobFilter;
 use treering_core::{
     ConversationId, ConversationState, Coverage, Entry, EntryKind, JobKind, Json, Level,

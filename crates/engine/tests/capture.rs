@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::engine_with_defaults;
+use crate::common::engine_with_defaults;
 use proptest::prelude::*;
 use treering_core::ports::ConversationFilter;
 use treering_core::{

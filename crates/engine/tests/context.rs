@@ -3,12 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
+use crate::common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{engine_with_policy, open, run_due_jobs, start};
+use crate::common::{engine_with_policy, open, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::{

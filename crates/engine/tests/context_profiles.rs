@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{open, run_due_jobs, start};
+use crate::common::{open, run_due_jobs, start};
 use tempfile::TempDir;
 use treering_core::packing::{PackReason, Profile};
 use treering_core::{

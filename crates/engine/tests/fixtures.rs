@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{assert_sound, sample};
+use crate::common::{assert_sound, sample};
 use treering_core::{ForgetTarget, ItemSelection, Labels, MessageIdx, TurnNo};
 use treering_engine::{Amendment, Forget};
 use treering_stores::EmbeddedStore;
@@ -35,7 +33,7 @@ fn stores_of_every_released_version_verify_clean() {
 }
 
 /// Writes the store of the current version into the fixtures. Run it once for each schema version
-/// before its release: `cargo test -p treering-engine --test fixtures -- --ignored`. Never change
+/// before its release: `cargo test -p treering-engine --test integration fixtures -- --ignored`. Never change
 /// the file of a released version.
 #[test]
 #[ignore = "writes a fixture"]

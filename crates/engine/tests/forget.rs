@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{assert_sound, open_with, run_due_jobs, start};
+use crate::common::{assert_sound, open_with, run_due_jobs, start};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use treering_core::ports::{NodeFilter, Span};

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{engine_with_defaults, start};
+use crate::common::{engine_with_defaults, start};
 use treering_core::{Entry, Labels, NewMessage, Role, ThreadName};
 use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, Query, ReplayDetection};
 use treering_testkit::generate::external_id;

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{assert_sound, open, run_due_jobs, start};
+use crate::common::{assert_sound, open, run_due_jobs, start};
 use treering_core::{
     ConversationId, Entry, EntryKind, Json, NewMessage, NewToolCall, Node, NodeContent, Passage,
     Policy, ProviderError, Role, Summarizer, SummaryRequest, ThreadName, ToolResult,

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{open, run_due_jobs, start};
+use crate::common::{open, run_due_jobs, start};
 use treering_core::{
     Assignment, Entry, EntryKind, ForkPoint, MessageIdx, NewMessage, NodeContent, Passage, Policy,
     ProviderError, Role, Summarizer, SummaryRequest, ThreadName,

@@ -16,12 +16,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use common::{assert_sound, open, run_due_jobs, start};
+use crate::common::{assert_sound, open, run_due_jobs, start};
 use treering_core::{
     Assignment, ConversationState, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx,
     NewMessage, NewToolCall, Policy, Role, Summarizer, ThreadName, Timestamp, ToolResult,

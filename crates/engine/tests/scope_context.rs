@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{open, run_due_jobs, start};
+use crate::common::{open, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::ports::ConversationFilter;

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::{Arc, Barrier};
 
-use common::{engine_with_defaults, engine_with_policy, open, open_with, run_due_jobs, start};
+use crate::common::{
+    engine_with_defaults, engine_with_policy, open, open_with, run_due_jobs, start,
+};
 use proptest::prelude::*;
 use treering_core::{
     Assignment, ConversationId, ConversationState, Coverage, Embedder, Entry, NewMessage, Node,

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{engine_with_defaults, start};
+use crate::common::{engine_with_defaults, start};
 use treering_core::{
     Entry, EntryKind, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
 };

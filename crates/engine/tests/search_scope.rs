@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{engine_with_defaults, start};
+use crate::common::{engine_with_defaults, start};
 use treering_core::{
     ConversationId, ConversationState, Entry, EntryKind, Json, MessageIdx, NewMessage, NewToolCall,
     Role, ThreadName, ToolResult,

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is test code")]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{open_with, parts, run_due_jobs, start};
+use crate::common::{open_with, parts, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::ports::{ConversationFilter, IndexFile, IndexFiles, StoreResult};
 use treering_core::{

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{assert_sound, run_due_jobs, start};
+use crate::common::{assert_sound, run_due_jobs, start};
 use treering_core::chat::Usage;
 use treering_core::ports::{
     CommitPlan, Cursor, JobEventFilter, JobFilter, Maintenance, Revision, SpendFilter, StoreResult,

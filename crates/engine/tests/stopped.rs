@@ -3,8 +3,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,7 +23,7 @@ use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::disk::{Disk, Fault, FaultKind, FaultPoint, FileRole, scratch_folder};
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
-use common::{parts_over, start};
+use crate::common::{parts_over, start};
 
 /// A store that counts leases and reports every wait.
 struct Counting {

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use common::{assert_sound, parts, start};
+use crate::common::{assert_sound, parts, start};
 use tempfile::TempDir;
 use treering_core::ports::{ConversationFilter, JobFilter};
 use treering_core::{

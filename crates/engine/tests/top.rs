@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{assert_sound, commit, engine_with_policy, open, run_due_jobs, start};
+use crate::common::{assert_sound, commit, engine_with_policy, open, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::ports::JobFilter;
 use treering_core::{

@@ -3,14 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     assert_sound, commit, engine_with_defaults, engine_with_policy, open, open_with, run_due_jobs,
     start,
 };

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{assert_sound, parts, start};
+use crate::common::{assert_sound, parts, start};
 use treering_core::ports::Span;
 use treering_core::{
     ContentHash, ConversationId, Embedder, Entry, EntryKind, Json, NewMessage, NewToolCall, Policy,

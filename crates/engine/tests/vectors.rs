@@ -3,13 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{assert_sound, open_with, start};
+use crate::common::{assert_sound, open_with, start};
 use treering_core::ports::JobFilter;
 use treering_core::{
     ConversationId, Embedder, Entry, EntryKind, JobKind, Json, NewMessage, NewToolCall, Policy,
