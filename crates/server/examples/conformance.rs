@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use confique::Config as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, GetPromptRequestParams, GetPromptResponse, GetPromptResult, JsonObject,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptArgument, PromptMessage,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
-    ResourceContents, ResourceTemplate, Role, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, GetTaskParams, GetTaskResult, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, Prompt, PromptArgument, PromptMessage, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+    ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -45,7 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match transport.as_str() {
         "stdio" => Ok(serve_stdio(Extended(McpServer::of(Grant::full_access(service)))).await?),
         "http" => {
-            let make = || Extended(McpServer::by_request());
+            let mcp = McpServer::by_request();
+            let make = move || Extended(mcp.clone());
             let server =
                 Server::bind_with(service, &home, ([127, 0, 0, 1], 0).into(), make).await?;
             println!("http://{}", server.address()?);
@@ -109,9 +111,41 @@ impl ServerHandler for Extended {
                 return Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into());
             }
             "test_tool_with_progress" => vec![ContentBlock::text(progress(&context).await)],
+            "greet" => vec![ContentBlock::text("Hello!")],
+            "slow_compute" | "failing_job" | "protocol_error_job" => {
+                let started = self.0.run_as_task(&context, |_| job(request.clone()));
+                return match started {
+                    Some(task) => Ok(task),
+                    None => job(request).await.map(Into::into),
+                };
+            }
             _ => return self.0.call_tool(request, context).await,
         };
         Ok(CallToolResult::success(content).into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.0.get_task(request, context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.0.update_task(request, context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.0.cancel_task(request, context).await
     }
 
     async fn list_resources(
@@ -241,6 +275,10 @@ fn tools() -> Vec<Tool> {
         "test_multiple_content_types",
         "test_error_handling",
         "test_tool_with_progress",
+        "greet",
+        "slow_compute",
+        "failing_job",
+        "protocol_error_job",
     ];
     let tool = |name, schema: Value| {
         let schema: JsonObject = schema.as_object().cloned().unwrap_or_default();
@@ -260,6 +298,17 @@ fn tools() -> Vec<Tool> {
         }),
     ));
     tools
+}
+
+/// A job that takes a while: it succeeds, fails as a tool, or fails as a request.
+async fn job(request: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
+    let seconds = request.arguments.as_ref().and_then(|it| it.get("seconds")?.as_u64());
+    tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(1))).await;
+    match request.name.as_ref() {
+        "failing_job" => Ok(CallToolResult::error(vec![ContentBlock::text("The job failed.")])),
+        "protocol_error_job" => Err(ErrorData::internal_error("the job broke", None)),
+        _ => Ok(CallToolResult::success(vec![ContentBlock::text("Done.")])),
+    }
 }
 
 /// Reports progress in three steps if the client provided a progress token.
