@@ -16,6 +16,15 @@ pub struct ExpandView {
     pub down: Vec<LineView>,
 }
 
+/// A node and the tree around it.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ExpandedNodeView {
+    /// The node.
+    pub node: NodeView,
+    /// The nodes above it, and its sources.
+    pub around: ExpandView,
+}
+
 /// A node or message in a listing.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct LineView {
