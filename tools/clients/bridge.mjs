@@ -71,7 +71,8 @@ const deliver = (message) => {
     response.end();
     return;
   }
-  response.writeHead(message.error ? 400 : 200, { "content-type": "application/json" });
+  const status = { undefined: 200, "-32601": 404 }[message.error?.code] ?? 400;
+  response.writeHead(status, { "content-type": "application/json" });
   response.end(JSON.stringify({ ...message, id }));
 };
 

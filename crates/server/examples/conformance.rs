@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use confique::Config as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities,
     CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, GetTaskParams, GetTaskResult, JsonObject, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
@@ -111,12 +111,22 @@ impl ServerHandler for Extended {
                 return Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into());
             }
             "test_tool_with_progress" => vec![ContentBlock::text(progress(&context).await)],
-            "greet" => vec![ContentBlock::text("Hello!")],
-            "slow_compute" | "failing_job" | "protocol_error_job" => {
+            "test_logging_tool" | "test_streaming_elicitation" => {
+                vec![ContentBlock::text("The server sends only results.")]
+            }
+            "test_custom_header" => vec![ContentBlock::text("The header matches.")],
+            "greet" => {
+                let name = request.arguments.as_ref().and_then(|it| it.get("name")?.as_str());
+                vec![ContentBlock::text(format!("Hello, {}!", name.unwrap_or("you")))]
+            }
+            "slow_compute" | "failing_job" | "protocol_error_job" | "test_missing_capability" => {
                 let started = self.0.run_as_task(&context, |_| job(request.clone()));
-                return match started {
-                    Some(task) => Ok(task),
-                    None => job(request).await.map(Into::into),
+                return match (started, request.name.as_ref()) {
+                    (Some(task), _) => Ok(task),
+                    (None, "slow_compute") => job(request).await.map(Into::into),
+                    (None, _) => Err(ErrorData::missing_required_client_capability(
+                        ClientCapabilities::builder().enable_tasks().build(),
+                    )),
                 };
             }
             _ => return self.0.call_tool(request, context).await,
@@ -275,6 +285,9 @@ fn tools() -> Vec<Tool> {
         "test_multiple_content_types",
         "test_error_handling",
         "test_tool_with_progress",
+        "test_logging_tool",
+        "test_streaming_elicitation",
+        "test_missing_capability",
         "greet",
         "slow_compute",
         "failing_job",
@@ -291,10 +304,29 @@ fn tools() -> Vec<Tool> {
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
-            "$defs": { "address": { "type": "object", "properties": {
+            "$defs": { "address": { "$anchor": "addressDef", "type": "object", "properties": {
                 "street": { "type": "string" }, "city": { "type": "string" } } } },
-            "properties": { "name": { "type": "string" }, "address": { "$ref": "#/$defs/address" } },
+            "properties": {
+                "name": { "type": "string" },
+                "address": { "$ref": "#/$defs/address" },
+                "contactMethod": { "type": "string", "enum": ["phone", "email"] },
+                "phone": { "type": "string" },
+                "email": { "type": "string" }
+            },
+            "allOf": [{ "anyOf": [{ "required": ["phone"] }, { "required": ["email"] }] }],
+            "if": { "properties": { "contactMethod": { "const": "phone" } },
+                "required": ["contactMethod"] },
+            "then": { "required": ["phone"] },
+            "else": { "required": ["email"] },
             "additionalProperties": false
+        }),
+    ));
+    tools.push(tool(
+        "test_custom_header",
+        json!({
+            "type": "object",
+            "properties": { "region": { "type": "string", "x-mcp-header": "Region" } },
+            "required": ["region"]
         }),
     ));
     tools
