@@ -49,7 +49,7 @@ fn is_in_files(folder: &Path, text: &str) -> bool {
 }
 
 fn is_found(home: &Home, word: &str) -> bool {
-    let hits = home.json(&["search", word, "--limit", "20"]);
+    let hits = home.items(&["search", word, "--limit", "20"]);
     let snippets = hits.as_array().unwrap().iter().map(|hit| hit["snippet"].as_str().unwrap());
     snippets.into_iter().any(|snippet| snippet.contains(word))
 }
@@ -132,14 +132,14 @@ fn a_scope_is_not_left() {
     let other = ["--tenant", "other", "append", "--user"];
     home.json(&[&other[..], &["zq333vk belongs to another tenant"]].concat());
     assert!(!is_found(&home, "zq333vk"), "tenants are apart");
-    let hits = home.json(&["--tenant", "other", "search", "zq333vk"]);
+    let hits = home.items(&["--tenant", "other", "search", "zq333vk"]);
     assert!(hits.to_string().contains("zq333vk"), "its own tenant finds it");
 }
 
 #[test]
 fn evidence_leads_to_the_message() {
     let (home, _folder, _) = sample();
-    let hit = home.json(&["search", CONTROL])[0].clone();
+    let hit = home.items(&["search", CONTROL])[0].clone();
     let reference = format!("{}#{}", hit["slug"].as_str().unwrap(), hit["idx"]);
     assert!(home.json(&["expand", &reference]).to_string().contains(CONTROL), "{hit}");
 }

@@ -155,6 +155,47 @@ fn uninstall_restores_files_byte_for_byte() {
 }
 
 #[test]
+fn a_plugin_has_the_hooks_of_install_the_server_and_the_skill() {
+    let person = UserHome::new();
+    person.ok(&["install", "claude-code", "--yes"]);
+    person.ok(&["install", "codex", "--yes"]);
+    person.ok(&["install", "cursor", "--yes"]);
+    let folder = person.home().join("plugin");
+    let written = person.ok(&["plugin", folder.to_str().unwrap()]);
+    let read = |path: &str| -> Value { serde_json::from_str(&person.read(path)).unwrap() };
+    for (marketplace, manifest, installed, agent) in [
+        (".claude-plugin", ".claude-plugin", ".claude/settings.json", "claude-code"),
+        (".agents/plugins", ".codex-plugin", ".codex/hooks.json", "codex"),
+        (".cursor-plugin", ".cursor-plugin", ".cursor/hooks.json", "cursor"),
+    ] {
+        let listed = read(&format!("plugin/{marketplace}/marketplace.json"))["plugins"][0].clone();
+        let source = listed["source"].as_str().or_else(|| listed["source"]["path"].as_str());
+        let plugin = format!("plugin/{}", source.unwrap().strip_prefix("./").unwrap());
+        let manifest = read(&format!("{plugin}/{manifest}/plugin.json"));
+        assert_eq!(manifest["name"], listed["name"]);
+        let part = |name: &str| {
+            let path = manifest[name].as_str().unwrap().strip_prefix("./").unwrap();
+            format!("{plugin}/{path}")
+        };
+        let command = format!("--home {} hook {agent}", person.memory().display());
+        let own = person.read(installed).replace(env!("CARGO_BIN_EXE_treering"), "treering");
+        let own: Value =
+            serde_json::from_str(&own.replace(&command, &format!("hook {agent}"))).unwrap();
+        assert_eq!(read(&part("hooks"))["hooks"], own["hooks"], "{agent}");
+        let server = &read(&part("mcpServers"))["mcpServers"]["treering"];
+        assert_eq!(*server, json!({ "command": "treering", "args": ["mcp"] }));
+        let skill = person.read(&format!("{}memory/SKILL.md", part("skills")));
+        let (head, body) = skill.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
+        assert!(head.contains("name: memory\ndescription: "), "{head}");
+        assert!(body.contains("When to search") && body.contains("When to drill"), "{body}");
+    }
+    assert_eq!(person.ok(&["plugin", folder.to_str().unwrap()]), written, "it can be renewed");
+    let refused = person.run(&["plugin", person.home().to_str().unwrap()]);
+    let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && errors.contains("choose a new folder"), "{errors}");
+}
+
+#[test]
 fn uninstall_keeps_later_changes() {
     let person = with_existing_settings();
     person.ok(&["install", "claude-code", "--yes"]);
@@ -483,7 +524,7 @@ fn failed_captures_are_spooled_and_stored_once() {
     }
 
     fs::remove_file(&store).unwrap();
-    let sessions = person.ok(&["sessions"]);
+    let sessions = person.ok(&["sessions"])["conversations"].clone();
     assert_eq!((sessions.as_array().unwrap().len(), person.spool()), (2, 0));
     let port = sessions.as_array().unwrap().iter().find(|it| it["slug"] == "which-port").unwrap();
     assert_eq!((&port["messages"], &port["cwd"]), (&json!(2), &json!("/w")));
@@ -509,8 +550,11 @@ fn spooled_captures_are_stored_for_their_own_tenant() {
     };
     let stored_texts = |options: &[&str]| -> Vec<String> {
         let sessions = person.ok(&[options, &["sessions"]].concat());
-        let slugs =
-            sessions.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap().to_owned());
+        let slugs = sessions["conversations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["slug"].as_str().unwrap().to_owned());
         let mut slugs: Vec<String> = slugs.collect();
         slugs.sort();
         slugs
@@ -605,7 +649,7 @@ fn the_end_of_a_turn_is_captured() {
     fs::write(person.memory().join("treering.toml"), "[tree]\npreset = \"per-turn\"\n").unwrap();
     let nodes = |person: &UserHome, name: &str| {
         person.ok(&["work"]);
-        person.ok(&["show", name, "--nodes"]).as_array().unwrap().len()
+        person.ok(&["show", name, "--nodes"])["nodes"].as_array().unwrap().len()
     };
     let cursor = |event: &str, field: &str, text: &str| {
         json!({ "hook_event_name": event, "conversation_id": "c1", "generation_id": "g1",
@@ -614,7 +658,7 @@ fn the_end_of_a_turn_is_captured() {
     };
     person.hook("cursor", &cursor("beforeSubmitPrompt", "prompt", "Which port does it use?"));
     person.hook("cursor", &cursor("afterAgentResponse", "text", "Port 7410, since March."));
-    let name = person.ok(&["sessions"])[0]["slug"].as_str().unwrap().to_owned();
+    let name = person.ok(&["sessions"])["conversations"][0]["slug"].as_str().unwrap().to_owned();
     assert_eq!(nodes(&person, &name), 0, "the turn may go on");
     person.hook("cursor", &cursor("stop", "status", "completed"));
     assert_eq!(nodes(&person, &name), 1);
@@ -690,7 +734,7 @@ fn opencode_2_sessions_are_captured_with_tool_calls() {
     let results: Vec<&str> =
         steps.as_array().unwrap().iter().filter_map(|it| it["result"].as_str()).collect();
     assert_eq!(results, ["port = 7410", "no such file"], "{steps}");
-    assert_eq!(person.ok(&["sessions"])[0]["cwd"], "/w");
+    assert_eq!(person.ok(&["sessions"])["conversations"][0]["cwd"], "/w");
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn sub_agents_are_captured_with_their_session() {
     fs::write(folder.join("agent-x1.jsonl"), format!("{helper}\n")).unwrap();
     hook(&home, &session.input());
     assert_eq!(texts(&home), ["Ask a helper.", "It says nine.", "Nine metres."]);
-    assert_eq!(home.json(&["sessions"]).as_array().unwrap().len(), 1);
+    assert_eq!(home.items(&["sessions"]).as_array().unwrap().len(), 1);
 }
 
 /// Runs a hook the way an agent does: ends it if it takes too long.

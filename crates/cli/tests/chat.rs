@@ -69,7 +69,7 @@ fn chat_without_a_model_explains_how_to_configure_one() {
         &["chat", "--say", "Hello?"],
         &["no model is configured", "chat.model", "ollama/", "docs/models.md"],
     );
-    assert_eq!(home.json(&["sessions"]), json!([]), "nothing was begun");
+    assert_eq!(home.items(&["sessions"]), json!([]), "nothing was begun");
     home.refuses(
         &["--set", "chat.model=parrot", "chat"],
         &["chat.model", "PROVIDER/MODEL", "ollama"],
@@ -162,6 +162,6 @@ fn piped_lines_become_turns_of_one_conversation() {
         .collect();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["conversation"], lines[1]["conversation"]);
-    assert_eq!(home.json(&["sessions"])[0]["slug"], "count-with-me");
+    assert_eq!(home.items(&["sessions"])[0]["slug"], "count-with-me");
     assert_eq!(stored_messages(&home).len(), 4);
 }

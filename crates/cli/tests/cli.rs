@@ -62,7 +62,7 @@ fn colors_are_only_for_terminals() {
 #[test]
 fn every_command_prints_json() {
     let home = with_port();
-    let id = home.json(&["sessions"])[0]["id"].as_str().unwrap().to_owned();
+    let id = home.items(&["sessions"])[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(id.len(), 32);
     let output = home.json(&["show", &id[..6]]);
     assert_eq!(output["turns"][0]["steps"][1]["args"]["pattern"], "port");
@@ -185,8 +185,8 @@ fn conversations_are_found_by_folder() {
     let other_folder = home.path().join("elsewhere");
     std::fs::create_dir(&other_folder).unwrap();
     home.ok(&["append", "--text", "over there", "--cwd", "elsewhere"]);
-    assert_eq!(home.json(&["sessions", "--cwd"]).as_array().unwrap().len(), 2, "and below");
-    let sessions = home.json(&["sessions", "--cwd", "./elsewhere/../elsewhere/"]);
+    assert_eq!(home.items(&["sessions", "--cwd"]).as_array().unwrap().len(), 2, "and below");
+    let sessions = home.items(&["sessions", "--cwd", "./elsewhere/../elsewhere/"]);
     assert_eq!(sessions[0]["slug"], "over-there");
     assert!(home.ok(&["sessions", "--cwd", "/nowhere"]).contains("/nowhere"));
 }
@@ -201,7 +201,7 @@ fn a_project_is_set_filtered_and_shown() {
         home.ok(&[&args[..], &["--cwd", folder, "--project", project]].concat());
     }
     let slugs = |args: &[&str]| -> Vec<String> {
-        let found = home.json(args);
+        let found = home.items(args);
         let slugs = found.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap());
         slugs.map(str::to_owned).collect()
     };
@@ -219,11 +219,11 @@ fn a_session_without_turns_exists() {
     let created = home.json(&args);
     assert_eq!((&created["turns"], &created["cwd"]), (&Value::from(0), &Value::from("/a")));
     assert_eq!(home.json(&args)["id"], created["id"], "a key names one conversation");
-    assert_eq!(home.json(&["sessions"])[0]["id"], created["id"]);
+    assert_eq!(home.items(&["sessions"])[0]["id"], created["id"]);
     assert_eq!(home.json(&["show", "support:42"])["turns"], serde_json::json!([]));
     assert!(home.ok(&["verify"]).contains("no problems found"));
     home.ok(&["append", "--key", "support:42", "--text", "first"]);
-    assert_eq!(home.json(&["sessions"])[0]["turns"], 1);
+    assert_eq!(home.items(&["sessions"])[0]["turns"], 1);
     let exported = home.ok(&["export"]);
     let copy = Home::new();
     std::fs::write(copy.path().join("all.jsonl"), exported).unwrap();
@@ -255,7 +255,7 @@ fn archived_conversations_are_hidden_until_a_new_message() {
     assert!(home.ok(&["sessions"]).contains("No conversations yet"));
     assert!(home.ok(&["sessions", "--all"]).contains(" archived\n"));
     home.ok(&["append", "which-port-does-staging-use", "--text", "and now?"]);
-    assert_eq!(home.json(&["sessions"])[0]["turns"], 2);
+    assert_eq!(home.items(&["sessions"])[0]["turns"], 2);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn the_demo_runs_and_leaves_nothing_behind() {
     }
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     home.ok(&["demo", "--keep", "kept"]);
-    assert_eq!(home.json(&["--home", "kept", "sessions"])[0]["slug"], "tidewatch");
+    assert_eq!(home.items(&["--home", "kept", "sessions"])[0]["slug"], "tidewatch");
 }
 
 #[test]
@@ -525,7 +525,7 @@ fn a_clock_that_is_far_ahead_is_not_believed() {
         assert!(home.feed(&["append", "--key", key], &message.to_string()).status.success());
     }
     home.ok(&["append", "--key", "now", "--user", "u", "--assistant", "a"]);
-    let sessions = home.json(&["sessions"]);
+    let sessions = home.items(&["sessions"]);
     assert_eq!(sessions[0]["external_id"], "now", "{sessions}");
     assert!(!home.ok(&["export"]).contains("9999-12-30"));
     assert_eq!(home.json(&["verify"])["clean"], true);

@@ -217,7 +217,7 @@ fn spending_fallbacks_and_ungrounded_facts_are_shown() {
         .filter_map(|branch| branch["id"].as_str())
         .filter(|id| !id.is_empty())
         .collect();
-    let nodes: Vec<Value> = ids.iter().map(|id| home.json(&["show", id])).collect();
+    let nodes: Vec<Value> = ids.iter().map(|id| home.json(&["show", id])["node"].clone()).collect();
     let by =
         |name: &str| nodes.iter().filter(|node| node["generated_by"] == name).collect::<Vec<_>>();
     let written = by("compatible/m-1");

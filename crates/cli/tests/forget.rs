@@ -75,11 +75,11 @@ fn a_forgotten_turn_does_not_return_unless_it_may() {
     std::fs::write(&file, &copy).unwrap();
     let imported = home.ok(&["import", file.to_str().unwrap()]);
     assert!(imported.contains("forgotten"), "{imported}");
-    let hits = home.json(&["search", "ask1zq"]);
+    let hits = home.items(&["search", "ask1zq"]);
     assert!(!hits.to_string().contains("ask1zq the depth"), "{hits}");
     home.ok(&["forget", record.as_str().unwrap(), "--allow-return"]);
     fill(&home, 3);
-    assert!(home.json(&["search", "ask1zq"]).to_string().contains("ask1zq the depth"));
+    assert!(home.items(&["search", "ask1zq"]).to_string().contains("ask1zq the depth"));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn the_whole_life_of_a_forgotten_turn() {
     let (gone, kept) = ("ask1zq", "ask2zq");
     let home = Home::new();
     let is_found = |home: &Home, word: &str| {
-        home.json(&["search", word, "--level", "0"]).to_string().contains(&format!("{word}?"))
+        home.items(&["search", word, "--level", "0"]).to_string().contains(&format!("{word}?"))
     };
     // Write, find, export.
     fill_with_summaries(&home);

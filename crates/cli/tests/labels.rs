@@ -25,19 +25,19 @@ fn keys(sessions: &Value) -> Vec<&str> {
 #[test]
 fn labels_are_set_listed_removed_and_filtered() {
     let home = two_users();
-    assert_eq!(keys(&home.json(&["sessions", "--label", "user=42"])), ["anna"]);
+    assert_eq!(keys(&home.items(&["sessions", "--label", "user=42"])), ["anna"]);
     let printed = home.ok(&["label", "anna", "team=quay", "user=44"]);
     assert!(printed.contains("team=quay, user=44"), "{printed}");
-    assert_eq!(keys(&home.json(&["sessions", "--label", "user=42"])), [""; 0]);
+    assert_eq!(keys(&home.items(&["sessions", "--label", "user=42"])), [""; 0]);
     let both = ["sessions", "--label", "team=quay", "--label", "user=44"];
-    assert_eq!(keys(&home.json(&both)), ["anna"]);
+    assert_eq!(keys(&home.items(&both)), ["anna"]);
     let listed = home.ok(&["sessions"]);
     assert!(listed.contains("team=quay") && listed.contains("user=43"), "{listed}");
     assert!(home.ok(&["show", "anna"]).contains("team=quay, user=44"));
     assert!(home.ok(&["label", "anna", "--remove", "team"]).contains("user=44"));
     assert_eq!(home.json(&["label", "anna"])["labels"], json!({ "user": "44" }));
 
-    let search = |label: &str| home.json(&["search", "sill depth", "--label", label]);
+    let search = |label: &str| home.items(&["search", "sill depth", "--label", label]);
     let found = search("user=43");
     assert!(!found.as_array().unwrap().is_empty());
     for hit in found.as_array().unwrap() {
@@ -51,7 +51,7 @@ fn labels_are_set_listed_removed_and_filtered() {
     let preview = home.ok(&["forget", "--label", "user=43"]);
     assert!(preview.contains("the whole conversation"), "{preview}");
     home.ok(&["forget", "--label", "user=43", "--yes"]);
-    assert_eq!(keys(&home.json(&["sessions"])), ["anna"]);
+    assert_eq!(keys(&home.items(&["sessions"])), ["anna"]);
 }
 
 /// A label of an append replaces the value that the conversation has, whichever way the turns come.
@@ -77,15 +77,15 @@ fn transcripts_are_labeled_with_their_source() {
     for source in ["claude-code", "codex", "chatgpt"] {
         home.ok(&["import", "--no-tree", fixtures.join(source).to_str().unwrap()]);
         let label = format!("source={source}");
-        let sessions = home.json(&["sessions", "--label", &label]);
+        let sessions = home.items(&["sessions", "--label", &label]);
         assert!(!sessions.as_array().unwrap().is_empty(), "{source}");
     }
     let prompt = json!({ "hook_event_name": "beforeSubmitPrompt", "conversation_id": "c1",
         "generation_id": "g1", "prompt": "How deep is the sill?", "workspace_roots": ["/srv/tides"] });
     home.feed(&["hook", "cursor"], &prompt.to_string());
-    let sessions = home.json(&["sessions", "--label", "source=cursor"]);
+    let sessions = home.items(&["sessions", "--label", "source=cursor"]);
     assert_eq!(keys(&sessions), ["cursor/c1"]);
-    let hit = &home.json(&["search", "sill", "--label", "source=cursor"])[0];
+    let hit = &home.items(&["search", "sill", "--label", "source=cursor"])[0];
     assert_eq!((&hit["source"], &hit["project"]), (&json!("cursor"), &json!("/srv/tides")));
     for listed in [home.ok(&["sessions"]), home.ok(&["search", "how deep is the sill"])] {
         assert!(listed.contains("cursor · /srv/tides"), "{listed}");
@@ -95,7 +95,7 @@ fn transcripts_are_labeled_with_their_source() {
     std::fs::write(copy.path().join("all.jsonl"), &export).unwrap();
     copy.ok(&["import", "--no-tree", "all.jsonl"]);
     assert_eq!(copy.ok(&["export"]), export);
-    assert_eq!(keys(&copy.json(&["sessions", "--label", "source=cursor"])), ["cursor/c1"]);
+    assert_eq!(keys(&copy.items(&["sessions", "--label", "source=cursor"])), ["cursor/c1"]);
 }
 
 #[test]

@@ -176,6 +176,39 @@ fn a_long_job_has_an_id_progress_and_a_log() {
 }
 
 #[test]
+fn a_long_call_is_a_task_if_the_client_supports_tasks() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = McpClient::start(home.path());
+    fill(&mut client, "k", 40);
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities":
+        { "extensions": { "io.modelcontextprotocol/tasks": {} } } });
+    let call = json!({ "name": "summaries_update",
+        "arguments": { "full": true, "wait": true }, "_meta": meta });
+    let started = client.ask("tools/call", &call);
+    assert_eq!((&started["resultType"], &started["status"]), (&json!("task"), &json!("working")));
+    let of_task = json!({ "taskId": started["taskId"], "_meta": meta });
+    let ended = loop {
+        let task = client.ask("tasks/get", &of_task);
+        if task["status"] != "working" {
+            break task;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_eq!(ended["result"]["structuredContent"]["jobs_left"], 0, "{ended}");
+    client.ask("tasks/cancel", &of_task);
+    assert_eq!(client.ask("tasks/get", &of_task)["status"], "completed", "it had ended");
+
+    let unknown = json!({ "taskId": "3f9a", "_meta": meta });
+    let refused = client.reply("tasks/get", &unknown);
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let short = json!({ "name": "sessions", "arguments": {}, "_meta": meta });
+    assert!(client.ask("tools/call", &short)["taskId"].is_null(), "only a long call is a task");
+    assert_eq!(client.ok("summaries_update", &json!({ "wait": true }))["jobs_left"], 0);
+    client.end();
+}
+
+#[test]
 fn errors_suggest_the_next_step() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());

@@ -154,7 +154,7 @@ fn a_pause_is_left_out_now_and_later() {
     hook(&home, "claude-code", &claude);
     let imported = home.json(&["import", transcript.to_str().unwrap()]);
     assert_eq!(imported["total"]["skipped"]["entries from a pause of capture"], 1, "{imported}");
-    let is_found = |word: &str| home.json(&["search", word]).to_string().contains(word);
+    let is_found = |word: &str| home.items(&["search", word]).to_string().contains(word);
     for (word, expected) in [("zq1vk", true), ("zq2vk", false), ("zq3vk", true), ("zq4vk", true)] {
         assert_eq!(is_found(word), expected, "{word}");
     }

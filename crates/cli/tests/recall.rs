@@ -181,8 +181,8 @@ fn run(home: &Home, session: &StorySession, project: &str) -> Option<String> {
 fn settle(home: &Home) {
     for _ in 0..600 {
         home.ok(&["work"]);
-        let is_closed = home.json(&["sessions"])[0]["state"] == "closed";
-        let is_idle = home.json(&["jobs"]).as_array().is_none_or(Vec::is_empty);
+        let is_closed = home.items(&["sessions"])[0]["state"] == "closed";
+        let is_idle = home.items(&["jobs"]).as_array().is_none_or(Vec::is_empty);
         if is_closed && is_idle {
             return;
         }

@@ -43,7 +43,7 @@ impl AppendProcess {
 
 fn hits(home: &Home, args: &[&str]) -> Vec<Value> {
     let args: Vec<&str> = ["search"].iter().chain(args).copied().collect();
-    home.json(&args).as_array().unwrap().clone()
+    home.items(&args).as_array().unwrap().clone()
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_command_leaves_its_index_to_the_next() {
     home.ok(&["import", file.to_str().unwrap(), "--no-tree"]);
     let imported = index_files(&home);
     assert_eq!(imported.len(), 2, "a segment and the manifest: {imported:?}");
-    let search = || home.json(&["search", "what does buoy 1042 report", "--limit", "30"]);
+    let search = || home.items(&["search", "what does buoy 1042 report", "--limit", "30"]);
     let answer = search();
     assert_eq!(answer[0]["idx"], 1042);
     std::fs::remove_dir_all(home.path().join("index")).unwrap();

@@ -27,7 +27,7 @@ fn slugs(hits: &Value) -> Vec<&str> {
 fn the_command_line_excludes_and_groups() {
     let home = two_sessions();
     let search =
-        |args: &[&str]| home.json(&[&["search", "which port does staging use"], args].concat());
+        |args: &[&str]| home.items(&[&["search", "which port does staging use"], args].concat());
     let found = search(&[]);
     assert_eq!(slugs(&found), ["claude-code-one", "codex-two"], "one result for each turn");
     for hit in found.as_array().unwrap() {

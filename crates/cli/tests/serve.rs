@@ -38,17 +38,14 @@ fn appended_turns_are_searchable_streamed_and_counted() {
     );
     let page = server.get("/v1/conversations/gates?from=2&limit=2");
     assert_eq!((&page["turns"][0]["turn"], &page["next"]), (&json!(2), &json!(4)));
-    assert_eq!(
-        server.get("/v1/conversations")["conversations"],
-        json!([ok(home.path(), &["sessions"])[0]])
-    );
+    assert_eq!(server.get("/v1/conversations"), ok(home.path(), &["sessions"]));
     while server.get("/v1/jobs")["jobs"] != json!([]) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let nodes = server.get("/v1/conversations/gates/messages/0/nodes");
     let node = server.get(&format!("/v1/nodes/{}", nodes["up"][0]["id"].as_str().unwrap()));
     assert_eq!(
-        node["node"],
+        node,
         ok(home.path(), &["show", nodes["up"][0]["id"].as_str().unwrap()]),
         "as the command line tells it"
     );
@@ -319,6 +316,49 @@ fn a_token_gives_access_to_its_own_tenant_only() {
     assert!(!log.contains("trg_"), "no secret is logged");
 }
 
+/// Every request over HTTP stands alone, and still finds the task that another one started.
+#[test]
+fn a_task_is_found_by_its_own_tenant_only() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = ["aaa", "bbb"].map(|tenant| {
+        let created = ok(home.path(), &["token", "create", "--tenant", tenant]);
+        format!("Bearer {}", created["token"].as_str().unwrap())
+    });
+    let server = TestServer::start(home.path(), &[]);
+    let ask = |token: &str, method: &str, name: &str, params: Value| {
+        let mut params = params;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities":
+                { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let headers = [
+            ("authorization", token),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+            ("mcp-name", name),
+        ];
+        server.request("POST", "/mcp", &headers, Some(&body)).1
+    };
+    let entries: Vec<Value> = (0..20).map(turn).collect();
+    let body = json!({ "key": "k", "entries": entries });
+    server.request("POST", "/v1/append", &[("authorization", &tokens[0])], Some(&body));
+    let call = json!({ "name": "summaries_update", "arguments": { "full": true } });
+    let started = ask(&tokens[0], "tools/call", "summaries_update", call);
+    assert_eq!(started["result"]["resultType"], "task", "{started}");
+    let id = started["result"]["taskId"].as_str().unwrap();
+    let get = |token: &str| ask(token, "tasks/get", id, json!({ "taskId": id }));
+    while get(&tokens[0])["result"]["status"] == "working" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(get(&tokens[0])["result"]["status"], "completed");
+    assert_eq!(get(&tokens[1])["error"]["code"], -32602, "another tenant");
+    server.stop();
+}
+
 #[test]
 fn metrics_of_a_tenant_are_visible_to_its_tokens_and_the_operator() {
     let home = tempfile::tempdir().unwrap();
@@ -555,6 +595,134 @@ fn the_page_and_its_openapi_document_load_nothing_external() {
 }
 
 #[test]
+fn every_response_of_the_openapi_document_has_a_description() {
+    let home = tempfile::tempdir().unwrap();
+    let document = ok(home.path(), &["serve", "--openapi"]);
+    let mut responses = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let description = response["description"].as_str().unwrap_or_default();
+                assert!(!description.is_empty(), "{method} {path}: {status}");
+                responses += 1;
+            }
+        }
+    }
+    assert!(responses > 100, "{responses}");
+}
+
+/// The fields that the parser knows, from its error about an unknown one.
+fn known_fields(refusal: &str) -> Vec<&str> {
+    let refused = |at: &str| refusal.split_once(at).map(|(_, rest)| rest);
+    let mut fields: Vec<&str> = match refused("the allowed fields are ") {
+        Some(list) => list.split(", ").collect(),
+        None => refused("expected ").unwrap().split('`').skip(1).step_by(2).collect(),
+    };
+    fields.sort_unstable();
+    fields
+}
+
+#[test]
+fn the_openapi_document_has_every_entry_shape_that_append_accepts() {
+    let home = tempfile::tempdir().unwrap();
+    let server = TestServer::start(home.path(), &[]);
+    let schemas = server.get("/openapi.json")["components"]["schemas"].clone();
+    let shapes = schemas["EntryRequest"]["oneOf"].as_array().unwrap();
+    let mut types = Vec::new();
+    for shape in shapes {
+        let name = shape["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+        let schema = &schemas[name];
+        let example = schema["examples"][0].clone();
+        server.post("/v1/append", &json!({ "key": "shapes", "entries": [example] }));
+        let mut odd = example.clone();
+        odd["no_such_field"] = json!(1);
+        let body = json!({ "key": "shapes", "entries": [odd] });
+        let (status, refused) = server.request("POST", "/v1/append", &[], Some(&body));
+        assert_eq!(status, 400, "{refused}");
+        let listed: Vec<&str> =
+            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(known_fields(refused["error"].as_str().unwrap()), listed, "{name}");
+        types.extend(example["type"].as_str().map(str::to_owned));
+    }
+    let (_, refused) = server.request(
+        "POST",
+        "/v1/append",
+        &[],
+        Some(&json!({ "key": "shapes", "entries": [{ "type": "odd" }] })),
+    );
+    // The parser names its types; a request has no entry for the conversation.
+    let known = refused["error"].as_str().unwrap().split_once("expected conversation, ").unwrap().1;
+    let mut known: Vec<&str> = known.split(&[',', ' '][..]).filter(|it| *it != "or").collect();
+    known.retain(|it| !it.is_empty());
+    known.sort_unstable();
+    types.sort_unstable();
+    assert_eq!(known, types);
+    assert_eq!(shapes.len(), types.len() + 1, "and the messages of chat APIs");
+    server.stop();
+}
+
+/// What the command line prints with `--json` is what HTTP answers.
+#[test]
+fn the_command_line_and_http_have_one_shape() {
+    let home = tempfile::tempdir().unwrap();
+    let server = TestServer::start(home.path(), &[]);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "day", "title": "Gates", "entries": entries }));
+    while server.get("/v1/jobs")["jobs"] != json!([]) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let node = server.get("/v1/conversations/gates/nodes")["nodes"][0]["id"].clone();
+    let node = node.as_str().unwrap();
+    let pairs: [(&[&str], String); 13] = [
+        (&["sessions"], "/v1/conversations".into()),
+        (&["show", "gates"], "/v1/conversations/gates".into()),
+        (&["show", "gates", "--tree"], "/v1/conversations/gates/tree".into()),
+        (&["show", "gates", "--nodes"], "/v1/conversations/gates/nodes".into()),
+        (&["show", node], format!("/v1/nodes/{node}")),
+        (&["show", "gates#3", "--history"], "/v1/conversations/gates/messages/3/history".into()),
+        (&["expand", "gates#3"], "/v1/conversations/gates/messages/3/nodes".into()),
+        (&["jobs"], "/v1/jobs".into()),
+        (&["logs"], "/v1/logs".into()),
+        (&["threads", "gates"], "/v1/conversations/gates/threads".into()),
+        (&["policy", "gates"], "/v1/conversations/gates/policy".into()),
+        (&["audit"], "/v1/audit".into()),
+        (&["search", "gate 17"], String::new()),
+    ];
+    for (command, path) in pairs {
+        let answer = match path.as_str() {
+            "" => server.post("/v1/search", &json!({ "query": "gate 17" })),
+            path => server.get(path),
+        };
+        assert_eq!(ok(home.path(), command), answer, "{command:?}");
+    }
+    let context = json!({ "conversation": "gates", "budget": 500, "format": "json" });
+    let (printed, answer) = (
+        ok(home.path(), &["context", "gates", "--budget", "500"]),
+        server.post("/v1/context", &context),
+    );
+    assert_eq!(shape(&printed), shape(&answer));
+    let update = json!({ "full": true, "dry_run": true });
+    let answer = server.post("/v1/conversations/gates/update", &update);
+    let printed = ok(home.path(), &["update", "gates", "--full", "--dry-run"]);
+    assert_eq!(shape(&printed), shape(&answer));
+    server.stop();
+}
+
+/// The types of a JSON value, without its content.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), shape(value))).collect()
+        }
+        Value::Array(items) => json!([items.first().map(shape)]),
+        Value::String(_) => json!("text"),
+        Value::Number(_) => json!("number"),
+        Value::Bool(_) => json!("flag"),
+        Value::Null => Value::Null,
+    }
+}
+
+#[test]
 fn shutdown_finishes_running_jobs_and_leaves_no_lease() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
@@ -562,7 +730,8 @@ fn shutdown_finishes_running_jobs_and_leaves_no_lease() {
     server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
     server.stop();
     let jobs = ok(home.path(), &["jobs", "--limit", "1000"]);
-    let leased = jobs.as_array().unwrap().iter().filter(|job| job["state"] == "generating").count();
+    let leased =
+        jobs["jobs"].as_array().unwrap().iter().filter(|job| job["state"] == "generating").count();
     assert_eq!(leased, 0, "{jobs}");
     ok(home.path(), &["work"]);
     let verified = ok(home.path(), &["verify"]);

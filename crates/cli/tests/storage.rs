@@ -54,7 +54,7 @@ fn a_summary_of_your_own_is_stored_and_found() {
         (&json!(1), &json!(3), &json!("caller"), &json!("on request"))
     );
     assert_eq!(node["content"]["key_findings"], json!(["the motors are dry"]));
-    let found = home.json(&["search", "my words", "--no-turns"]);
+    let found = home.items(&["search", "my words", "--no-turns"]);
     assert_eq!(found[0]["node"], node["id"], "{found}");
     let output = home.ok(&["show", node["id"].as_str().unwrap()]);
     assert!(output.contains("caller") && output.contains("on request"), "{output}");
@@ -69,7 +69,7 @@ fn a_summary_of_your_own_is_stored_and_found() {
     home.misused(&["summarize", "lock", "--turns", "0-2"], &["--text"]);
     let output = home.feed(&["summarize", "lock", "--turns", "0-2", "--text", "-"], "Piped.\n");
     assert!(output.status.success());
-    let nodes = home.json(&["show", "lock", "--nodes"]);
+    let nodes = home.items(&["show", "lock", "--nodes"]);
     assert_eq!(
         (nodes.as_array().unwrap().len(), &nodes[0]["content"]["overview"]),
         (1, &json!("Piped."))
@@ -79,7 +79,7 @@ fn a_summary_of_your_own_is_stored_and_found() {
     assert!(dry.contains("1 node would be deleted first, 1 of them stored"), "{dry}");
     let done = home.ok(&["update", "lock", "--full"]);
     assert!(done.contains("stored with `treering summarize`"), "{done}");
-    assert_eq!(home.json(&["show", "lock", "--nodes"]), json!([]));
+    assert_eq!(home.items(&["show", "lock", "--nodes"]), json!([]));
     home.ok(&["verify"]);
 }
 
@@ -93,15 +93,15 @@ fn turns_and_levels_are_summarized_on_demand() {
     )
     .unwrap();
     with_turns(&home, "lock", 5);
-    let before = home.json(&["show", "lock", "--nodes"]);
+    let before = home.items(&["show", "lock", "--nodes"]);
     assert_eq!(before.as_array().unwrap().len(), 5);
     let summary = home.json(&["summarize", "lock", "--turn", "2"]);
     assert!(summary["content"]["overview"].as_str().unwrap().contains("gate 2"), "{summary}");
     assert_eq!(summary["generated_by"], "extractive");
-    assert_eq!(home.json(&["show", "lock", "--nodes"]), before, "nothing is stored");
+    assert_eq!(home.items(&["show", "lock", "--nodes"]), before, "nothing is stored");
     home.refuses(&["summarize", "lock", "--turn", "9"], &["turn 9", "5 turns"]);
 
-    let latest = home.json(&[
+    let latest = home.items(&[
         "show",
         "lock",
         "--nodes",
@@ -119,7 +119,7 @@ fn turns_and_levels_are_summarized_on_demand() {
     let node = home.json(&["summarize", "lock", "--level", "1"]);
     assert_eq!((&node["level"], &node["turns"]), (&json!(2), &json!(4)));
     home.refuses(&["summarize", "lock", "--level", "1"], &["needs three nodes", "there are 1"]);
-    let uncovered = home.json(&["show", "lock", "--nodes", "--level", "1", "--uncovered"]);
+    let uncovered = home.items(&["show", "lock", "--nodes", "--level", "1", "--uncovered"]);
     assert_eq!(uncovered.as_array().unwrap().len(), 1);
     let ids: Vec<&str> =
         before.as_array().unwrap()[..4].iter().map(|node| node["id"].as_str().unwrap()).collect();
@@ -143,8 +143,8 @@ fn search_by_meaning_alone_without_turns_and_by_topic() {
         "--topic",
         "Hydraulics",
     ]);
-    let fused = home.json(&["search", "oil for the motor"]);
-    let semantic = home.json(&["search", "oil for the motor", "--semantic"]);
+    let fused = home.items(&["search", "oil for the motor"]);
+    let semantic = home.items(&["search", "oil for the motor", "--semantic"]);
     let hit = &semantic[0];
     let parts: Vec<&Value> =
         hit["parts"].as_array().unwrap().iter().map(|part| &part["signal"]).collect();
@@ -157,24 +157,24 @@ fn search_by_meaning_alone_without_turns_and_by_topic() {
     assert!(scores.windows(2).all(|pair| pair[0] >= pair[1]) && scores[0] <= 1.0, "{scores:?}");
 
     let by_meaning = ["search", "when they open", "--semantic", "--no-turns"];
-    assert_eq!(home.json(&by_meaning).as_array().unwrap().len(), 1);
+    assert_eq!(home.items(&by_meaning).as_array().unwrap().len(), 1);
     let off = ["--set", "search.embed_summaries=false"];
     let without: Vec<&str> = by_meaning.iter().chain(&off).copied().collect();
-    assert_eq!(home.json(&without), json!([]), "summaries have no embeddings then");
+    assert_eq!(home.items(&without), json!([]), "summaries have no embeddings then");
     let by_words: Vec<&str> =
         ["search", "gates open", "--no-turns"].iter().chain(&off).copied().collect();
-    assert_eq!(home.json(&by_words).as_array().unwrap().len(), 1);
+    assert_eq!(home.items(&by_words).as_array().unwrap().len(), 1);
 
     let levels = |args: &[&str]| -> Vec<u64> {
         let args: Vec<&str> = ["search", "gate"].iter().chain(args).copied().collect();
-        let hits = home.json(&args);
+        let hits = home.items(&args);
         hits.as_array().unwrap().iter().map(|hit| hit["level"].as_u64().unwrap()).collect()
     };
     assert!(levels(&[]).contains(&0));
     assert_eq!(levels(&["--no-turns"]), [1]);
     home.refuses(&["search", "gate", "--no-turns", "--level", "0"], &["levels", "include_turns"]);
 
-    let hits = home.json(&["search", "gate", "--topic", "hydraulics", "-n", "20"]);
+    let hits = home.items(&["search", "gate", "--topic", "hydraulics", "-n", "20"]);
     let hits = hits.as_array().unwrap();
     assert!(hits.iter().any(|hit| hit["level"] == 1));
     let turns: Vec<u64> = hits.iter().filter_map(|hit| hit["idx"].as_u64()).collect();
@@ -182,7 +182,7 @@ fn search_by_meaning_alone_without_turns_and_by_topic() {
         !turns.is_empty() && turns.iter().all(|idx| *idx < 4),
         "only under the node: {turns:?}"
     );
-    assert_eq!(home.json(&["search", "gate", "--topic", "sails"]), json!([]));
+    assert_eq!(home.items(&["search", "gate", "--topic", "sails"]), json!([]));
 }
 
 #[test]
@@ -253,10 +253,10 @@ fn a_tree_that_is_turned_off_captures_and_searches() {
     }
     let nodes = |args: &[&str]| {
         let args: Vec<&str> = ["show", "lock", "--nodes"].iter().chain(args).copied().collect();
-        home.json(&args).as_array().unwrap().len()
+        home.items(&args).as_array().unwrap().len()
     };
     assert_eq!(nodes(&off), 0);
-    assert!(!home.json(&["search", "gate 3"]).as_array().unwrap().is_empty());
+    assert!(!home.items(&["search", "gate 3"]).as_array().unwrap().is_empty());
     let context = home.ok(&["context", "lock"]);
     assert!(context.contains("gate 3"), "{context}");
     let refused: Vec<&str> = ["update", "lock", "--full"].iter().chain(&off).copied().collect();

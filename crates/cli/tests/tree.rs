@@ -71,11 +71,11 @@ fn a_dry_run_writes_nothing() {
     let levels = home.json(&["stats"])["tree"]["levels"].clone();
     let (first, second) = (&levels[0]["nodes"], &levels[1]["nodes"]);
     let total = first.as_u64().unwrap() + second.as_u64().unwrap();
-    let (before, logged) = (std::fs::read(home.path().join(FILE)).unwrap(), home.json(&["logs"]));
+    let (before, logged) = (std::fs::read(home.path().join(FILE)).unwrap(), home.items(&["logs"]));
     let estimate = |args: &[&str]| {
         let args: Vec<&str> =
             ["update", "tidewatch", "--dry-run"].iter().chain(args).copied().collect();
-        let view = home.json(&args)[0].clone();
+        let view = home.json(&args);
         assert_eq!(
             (&view["dry_run"], &view["job"], &view["done"]),
             (&json!(true), &Value::Null, &json!(0))
@@ -91,7 +91,7 @@ fn a_dry_run_writes_nothing() {
     let other = estimate(&["--full", "--with", "window_chars=2000", "--with", "min_flush_chars=0"]);
     assert!(other["jobs_by_level"][0].as_u64() > first.as_u64(), "{other}");
     assert!(home.ok(&["update", "--full", "--dry-run"]).contains("nothing was written"));
-    assert_eq!(home.json(&["logs"]), logged);
+    assert_eq!(home.items(&["logs"]), logged);
     let mut names: Vec<_> =
         std::fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort();
@@ -104,11 +104,11 @@ fn rebuilding_a_tree_gives_the_same_tree() {
     let home = Home::demo();
     let (tree, nodes) = (home.tree("tidewatch"), home.nodes("tidewatch"));
     let node_list = |home: &Home| -> Vec<Value> {
-        let pages = nodes.keys().map(|id| home.json(&["show", id])["generated_at"].clone());
+        let pages = nodes.keys().map(|id| home.json(&["show", id])["node"]["generated_at"].clone());
         pages.collect()
     };
     let before = node_list(&home);
-    let updated = home.json(&["update", "tidewatch", "--full"])[0].clone();
+    let updated = home.json(&["update", "tidewatch", "--full"]);
     assert_eq!((&updated["done"], &updated["failed"]), (&json!(nodes.len()), &json!(0)));
     assert_eq!((home.tree("tidewatch"), home.nodes("tidewatch")), (tree.clone(), nodes.clone()));
     let after = node_list(&home);
@@ -118,7 +118,7 @@ fn rebuilding_a_tree_gives_the_same_tree() {
     );
 
     let job = updated["job"].as_str().unwrap();
-    let log = home.json(&["logs", &job[..12], "--limit", "500"]);
+    let log = home.items(&["logs", &job[..12], "--limit", "500"]);
     let lines =
         |event: &str| log.as_array().unwrap().iter().filter(|line| line["event"] == event).count();
     assert_eq!((lines("update"), lines("release")), (1, nodes.len()), "with everything it led to");
@@ -151,7 +151,7 @@ fn parameters_hold_for_one_update_only() {
         "--with",
         "length@2=1-2 sentences",
     ];
-    assert!(home.json(&other)[0]["done"].as_u64().unwrap() > nodes.len() as u64);
+    assert!(home.json(&other)["done"].as_u64().unwrap() > nodes.len() as u64);
     assert!(
         home.nodes("told").keys().all(|id| !nodes.contains_key(id)),
         "other windows, other nodes"
@@ -173,8 +173,8 @@ fn an_update_can_leave_upper_levels_to_a_worker() {
     let status = home.json(&["status", "told"]);
     assert_eq!((&status["clear"], &status["jobs_queued"]), (&json!(true), &json!(left.len())));
     home.verify();
-    assert_eq!(home.json(&["update", "told", "--level", "1"])[0]["done"], 0);
-    assert_eq!(home.json(&["update", "told", "--level", "2"])[0]["done"], left.len());
+    assert_eq!(home.json(&["update", "told", "--level", "1"])["done"], 0);
+    assert_eq!(home.json(&["update", "told", "--level", "2"])["done"], left.len());
     assert!(home.jobs().iter().all(|job| job["level"] == 3), "what follows from it waits");
     home.json(&["work"]);
     assert_eq!(home.tree("told"), undisturbed(60).tree("told"));
@@ -199,10 +199,10 @@ fn jobs_are_listed_logged_and_waited_for() {
     assert!(home.ok(&["status"]).contains("gate: waiting for"));
     assert_eq!(home.json(&["stats"])["tree"]["jobs_queued"], queued.len());
     assert!(home.ok(&["show", "--tree"]).contains("pending"));
-    assert_eq!(home.json(&["jobs", "-n", "1"]).as_array().unwrap().len(), 1);
+    assert_eq!(home.items(&["jobs", "-n", "1"]).as_array().unwrap().len(), 1);
     let id = queued[0]["id"].as_str().unwrap();
     let events = |id: &str| -> Vec<Value> {
-        home.json(&["logs", id])
+        home.items(&["logs", id])
             .as_array()
             .unwrap()
             .iter()
@@ -210,14 +210,14 @@ fn jobs_are_listed_logged_and_waited_for() {
             .collect()
     };
     assert_eq!(events(&id[..8]), ["acquire"]);
-    assert_eq!(home.json(&["jobs", "retry"]), json!([]), "none has failed");
+    assert_eq!(home.items(&["jobs", "retry"]), json!([]), "none has failed");
 
     let report = home.json(&["work", "told"]);
     assert_eq!((&report["failed"], home.jobs()), (&json!(0), vec![]));
     assert!(report["done"].as_u64().unwrap() > queued.len() as u64, "{report}");
     assert_eq!(events(&id[..8]), ["acquire", "release"]);
     assert_eq!(events("ffffffffffff"), [""; 0]);
-    assert_eq!(home.json(&["logs", "-n", "3", "--of", "told"]).as_array().unwrap().len(), 3);
+    assert_eq!(home.items(&["logs", "-n", "3", "--of", "told"]).as_array().unwrap().len(), 3);
     assert_eq!(home.json(&["status"])["clear"], true);
     assert!(home.ok(&["jobs"]).contains("no unfinished jobs"));
     assert!(home.ok(&["work"]).contains("nothing to do"));
@@ -251,7 +251,7 @@ fn failed_jobs_are_reported_and_retried() {
     let listed = home.ok(&["jobs"]);
     assert!(listed.contains("failed") && listed.contains("4 failures: no such model"), "{listed}");
     home.verify();
-    assert_eq!(home.json(&["jobs", "retry", &given_up[..6]])[0]["state"], "pending");
+    assert_eq!(home.items(&["jobs", "retry", &given_up[..6]])[0]["state"], "pending");
     home.refuses(&["jobs", "retry", &given_up[..6]], &["no job with this id has failed"]);
     assert!(home.json(&["work"])["done"].as_u64().unwrap() > 0);
     assert_eq!(home.nodes("told"), undisturbed(20).nodes("told"), "late, and the same");
@@ -444,7 +444,7 @@ fn an_update_logs_its_begin_and_its_end() {
         ),
     ] {
         let update = home.json(args);
-        let lines = home.json(&["logs", update[0]["job"].as_str().unwrap(), "--limit", "500"]);
+        let lines = home.items(&["logs", update["job"].as_str().unwrap(), "--limit", "500"]);
         let lines = lines.as_array().unwrap();
         let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
         assert!(texts[0].starts_with(prefix), "{}", texts[0]);
@@ -634,7 +634,7 @@ impl Home {
     }
 
     fn jobs(&self) -> Vec<Value> {
-        self.json(&["jobs", "-n", "1000"]).as_array().unwrap().clone()
+        self.items(&["jobs", "-n", "1000"]).as_array().unwrap().clone()
     }
 
     fn tree(&self, conversation: &str) -> Value {

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use confique::Config as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, GetPromptRequestParams, GetPromptResponse, GetPromptResult, JsonObject,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptArgument, PromptMessage,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
-    ResourceContents, ResourceTemplate, Role, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities,
+    CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, GetTaskParams, GetTaskResult, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, Prompt, PromptArgument, PromptMessage, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+    ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -45,7 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match transport.as_str() {
         "stdio" => Ok(serve_stdio(Extended(McpServer::of(Grant::full_access(service)))).await?),
         "http" => {
-            let make = || Extended(McpServer::by_request());
+            let mcp = McpServer::by_request();
+            let make = move || Extended(mcp.clone());
             let server =
                 Server::bind_with(service, &home, ([127, 0, 0, 1], 0).into(), make).await?;
             println!("http://{}", server.address()?);
@@ -109,9 +111,51 @@ impl ServerHandler for Extended {
                 return Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into());
             }
             "test_tool_with_progress" => vec![ContentBlock::text(progress(&context).await)],
+            "test_logging_tool" | "test_streaming_elicitation" => {
+                vec![ContentBlock::text("The server sends only results.")]
+            }
+            "test_custom_header" => vec![ContentBlock::text("The header matches.")],
+            "greet" => {
+                let name = request.arguments.as_ref().and_then(|it| it.get("name")?.as_str());
+                vec![ContentBlock::text(format!("Hello, {}!", name.unwrap_or("you")))]
+            }
+            "slow_compute" | "failing_job" | "protocol_error_job" | "test_missing_capability" => {
+                let started = self.0.run_as_task(&context, |_| job(request.clone()));
+                return match (started, request.name.as_ref()) {
+                    (Some(task), _) => Ok(task),
+                    (None, "slow_compute") => job(request).await.map(Into::into),
+                    (None, _) => Err(ErrorData::missing_required_client_capability(
+                        ClientCapabilities::builder().enable_tasks().build(),
+                    )),
+                };
+            }
             _ => return self.0.call_tool(request, context).await,
         };
         Ok(CallToolResult::success(content).into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.0.get_task(request, context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.0.update_task(request, context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.0.cancel_task(request, context).await
     }
 
     async fn list_resources(
@@ -241,6 +285,13 @@ fn tools() -> Vec<Tool> {
         "test_multiple_content_types",
         "test_error_handling",
         "test_tool_with_progress",
+        "test_logging_tool",
+        "test_streaming_elicitation",
+        "test_missing_capability",
+        "greet",
+        "slow_compute",
+        "failing_job",
+        "protocol_error_job",
     ];
     let tool = |name, schema: Value| {
         let schema: JsonObject = schema.as_object().cloned().unwrap_or_default();
@@ -253,13 +304,43 @@ fn tools() -> Vec<Tool> {
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
-            "$defs": { "address": { "type": "object", "properties": {
+            "$defs": { "address": { "$anchor": "addressDef", "type": "object", "properties": {
                 "street": { "type": "string" }, "city": { "type": "string" } } } },
-            "properties": { "name": { "type": "string" }, "address": { "$ref": "#/$defs/address" } },
+            "properties": {
+                "name": { "type": "string" },
+                "address": { "$ref": "#/$defs/address" },
+                "contactMethod": { "type": "string", "enum": ["phone", "email"] },
+                "phone": { "type": "string" },
+                "email": { "type": "string" }
+            },
+            "allOf": [{ "anyOf": [{ "required": ["phone"] }, { "required": ["email"] }] }],
+            "if": { "properties": { "contactMethod": { "const": "phone" } },
+                "required": ["contactMethod"] },
+            "then": { "required": ["phone"] },
+            "else": { "required": ["email"] },
             "additionalProperties": false
         }),
     ));
+    tools.push(tool(
+        "test_custom_header",
+        json!({
+            "type": "object",
+            "properties": { "region": { "type": "string", "x-mcp-header": "Region" } },
+            "required": ["region"]
+        }),
+    ));
     tools
+}
+
+/// A job that takes a while: it succeeds, fails as a tool, or fails as a request.
+async fn job(request: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
+    let seconds = request.arguments.as_ref().and_then(|it| it.get("seconds")?.as_u64());
+    tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(1))).await;
+    match request.name.as_ref() {
+        "failing_job" => Ok(CallToolResult::error(vec![ContentBlock::text("The job failed.")])),
+        "protocol_error_job" => Err(ErrorData::internal_error("the job broke", None)),
+        _ => Ok(CallToolResult::success(vec![ContentBlock::text("Done.")])),
+    }
 }
 
 /// Reports progress in three steps if the client provided a progress token.

@@ -9,7 +9,7 @@ use super::output::width;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Start", &["demo", "import", "append", "create", "chat"]),
     ("Find", &["search", "context", "sessions", "show", "expand", "tail"]),
-    ("Agents", &["install", "uninstall", "hook", "pause", "resume", "mcp"]),
+    ("Agents", &["install", "uninstall", "plugin", "hook", "pause", "resume", "mcp"]),
     ("Serve", &["serve", "token"]),
     (
         "Maintain",

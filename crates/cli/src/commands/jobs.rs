@@ -43,12 +43,12 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
 
 fn list(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let request = WorkRequest { conversation: args.of.clone(), limit: Some(args.limit), job: None };
-    let jobs = service.jobs(&request)?.jobs;
-    output.show(&jobs, |out| {
-        if jobs.is_empty() {
+    let list = service.jobs(&request)?;
+    output.show(&list, |out| {
+        if list.jobs.is_empty() {
             return writeln!(out, "no unfinished jobs");
         }
-        for job in &jobs {
+        for job in &list.jobs {
             let style = if job.state == "failed" { BAD } else { BOLD };
             let state = paint(style, pad(job.state, 10));
             writeln!(out, "{} {state} {}", paint(DIM, &job.id[..12]), paint(DIM, &job.slug))?;
@@ -64,8 +64,8 @@ fn list(args: &Args, service: &Service, output: &Output) -> Result<(), CliError>
 }
 
 fn retry(id: Option<String>, service: &Service, output: &Output) -> Result<(), CliError> {
-    let jobs = service.retry(id)?.jobs;
-    output.show(&jobs, |out| match jobs.len() {
+    let list = service.retry(id)?;
+    output.show(&list, |out| match list.jobs.len() {
         0 => writeln!(out, "no failed jobs"),
         jobs => {
             writeln!(out, "{} queued; run them with `treering work`", count(jobs as u64, "job"))

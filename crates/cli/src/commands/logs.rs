@@ -29,12 +29,12 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         conversation: args.of.clone(),
         limit: Some(args.limit),
     };
-    let lines = service.logs(&request)?.lines;
-    output.show(&lines, |out| {
-        if lines.is_empty() {
+    let list = service.logs(&request)?;
+    output.show(&list, |out| {
+        if list.lines.is_empty() {
             return writeln!(out, "no events");
         }
-        for line in &lines {
+        for line in &list.lines {
             let style = match line.event {
                 "release" | "clear" => GOOD,
                 "fail" | "dead" => BAD,

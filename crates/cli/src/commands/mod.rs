@@ -28,6 +28,7 @@ mod logs;
 mod mcp;
 mod output;
 mod pause;
+mod plugin;
 mod policy;
 mod reindex;
 mod restore;
@@ -141,6 +142,8 @@ enum Command {
     Install(install::Args),
     /// Remove everything that `install` added
     Uninstall(install::Args),
+    /// Write a plugin for Claude Code, Codex and Cursor to a folder
+    Plugin(plugin::Args),
     /// Capture a conversation from an agent's hook
     Hook(hook::Args),
     /// Stop capturing what agents say, for a time or until `resume`
@@ -333,6 +336,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
         Command::Install(args) => install::run(&args, InstallAction::Install, global, output),
         Command::Uninstall(args) => install::run(&args, InstallAction::Uninstall, global, output),
+        Command::Plugin(args) => plugin::run(&args, output),
         Command::Hook(args) => hook::run(&args, global, output),
         Command::Serve(args) => serve::run(&args, global, output),
         Command::Token(args) => token::run(args, global, output),

@@ -10,8 +10,8 @@ use super::local_time::{self, local_of};
 use super::output::{
     BOLD, DIM, MATCH, MAX_NAME, Output, fit, paint, print_dim, print_text, short_path,
 };
+use treering_server::service::Service;
 use treering_server::service::requests::{RoleName, SearchRequest, StateName};
-use treering_server::service::{SearchAnswer, Service};
 use treering_server::views::{FoundView, HitView};
 
 #[derive(clap::Args)]
@@ -118,15 +118,15 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         limit: Some(args.limit),
         min_score: args.min_score,
     };
-    let SearchAnswer { hits, words_only } = service.search(&request)?;
-    if let Some(reason) = words_only {
+    let answer = service.search(&request)?;
+    if let Some(reason) = &answer.words_only {
         output.note(&format!("searched by words only, not by meaning: {reason}"));
     }
-    output.show(&hits, |out| {
-        if hits.is_empty() {
+    output.show(&answer, |out| {
+        if answer.hits.is_empty() {
             return writeln!(out, "nothing found");
         }
-        hits.iter().try_for_each(|hit| print(out, hit, args.explain))
+        answer.hits.iter().try_for_each(|hit| print(out, hit, args.explain))
     })?;
     Ok(())
 }

@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         limit: Some(args.limit),
     };
     let list = service.sessions(&request)?;
-    output.show(&list.conversations, |out| {
+    output.show(&list, |out| {
         if list.conversations.is_empty() {
             return nothing(out, args);
         }

@@ -143,7 +143,11 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         }
         views.push(view);
     }
-    output.show(&views, |out| views.iter().try_for_each(|view| print(out, view)))?;
+    let all = |out: &mut dyn std::io::Write| views.iter().try_for_each(|view| print(out, view));
+    match views.as_slice() {
+        [view] if args.conversation.is_some() => output.show(view, all)?,
+        views => output.show(&views, all)?,
+    }
     Ok(())
 }
 

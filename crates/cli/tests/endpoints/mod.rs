@@ -80,7 +80,7 @@ pub(crate) fn await_request(server: &FaultServer, before: usize) {
 #[track_caller]
 pub(crate) fn assert_given_back(home: &Path) {
     let jobs = ok(home, &["jobs", "--limit", "1000"]);
-    let jobs = jobs.as_array().unwrap();
+    let jobs = jobs["jobs"].as_array().unwrap();
     assert!(!jobs.is_empty());
     for job in jobs {
         assert_eq!((&job["state"], &job["failures"]), (&json!("pending"), &json!(0)), "{job}");

@@ -80,6 +80,15 @@ impl Home {
         serde_json::from_str(&self.ok(&args)).unwrap()
     }
 
+    /// The items of the list that a command prints.
+    #[track_caller]
+    pub(crate) fn items(&self, args: &[&str]) -> Value {
+        let mut printed = self.json(args);
+        let lists = ["conversations", "hits", "jobs", "lines", "nodes"];
+        let name = lists.iter().find(|name| printed[**name].is_array()).unwrap();
+        printed[*name].take()
+    }
+
     /// Asserts that the command fails with this code, prints nothing, and reports these words.
     /// Returns its errors.
     #[track_caller]

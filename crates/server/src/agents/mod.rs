@@ -5,6 +5,7 @@ mod edit;
 mod heartbeat;
 mod hook;
 mod pauses;
+mod plugin;
 mod recall;
 mod spool;
 
@@ -20,8 +21,13 @@ pub use heartbeat::{
 };
 pub use hook::{HookCapture, TranscriptRef, capture, reply};
 pub use pauses::{PauseError, pause, read_pauses, resume};
+pub use plugin::{PluginFile, plugin_files};
 pub use recall::{RecallRequest, RecallTrigger};
 pub use spool::{ReplayReport, Spool};
+
+/// The events of Claude Code and Codex that are captured or answered.
+const TURN_EVENTS: [&str; 5] =
+    ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"];
 
 /// The events of Cursor that are captured or, like `sessionStart`, answered. The tool events also
 /// fire for shell commands and MCP tools; `stop` ends a turn, and `sessionEnd` would add nothing to
@@ -233,18 +239,16 @@ pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec
         key: "treering".into(),
         value: server,
     };
-    let line = program.line(&["hook", &agent.to_string()]);
-    let nested = |seconds: u64| json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] });
+    let hooks = || hook_entries(agent, program).into_iter().map(hook_edit).collect::<Vec<_>>();
     match agent {
         CodingAgent::ClaudeCode => {
             // By default one file is in the folder and the other beside it; a configured folder
             // holds both.
             let folder = paths.claude();
             let state = paths.claude.as_ref().unwrap_or(&paths.home).join(".claude.json");
-            let events = ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"];
             vec![
                 change(state, vec![known(with_type(server, "stdio"))]),
-                change(folder.join("settings.json"), hooks(&events, &nested(30))),
+                change(folder.join("settings.json"), hooks()),
             ]
         }
         CodingAgent::Codex => {
@@ -254,18 +258,14 @@ pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec
                 command: program.path.display().to_string(),
                 args: program.args(&["mcp"]),
             };
-            let events = ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact"];
-            let mut edits = hooks(&events, &nested(30));
-            // Codex limits this hook to 3 seconds and warns at each start about a longer timeout.
-            edits.extend(hooks(&["SessionEnd"], &nested(3)));
             vec![
                 change(folder.join("config.toml"), vec![table]),
-                change(folder.join("hooks.json"), edits),
+                change(folder.join("hooks.json"), hooks()),
             ]
         }
         CodingAgent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
-            edits.extend(hooks(&CURSOR_EVENTS, &json!({ "command": line })));
+            edits.extend(hooks());
             vec![
                 change(paths.home.join(".cursor/mcp.json"), vec![known(server)]),
                 change(paths.home.join(".cursor/hooks.json"), edits),
@@ -291,13 +291,28 @@ pub fn changes(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Vec
     }
 }
 
-/// The edits that add a hook to events.
-fn hooks(events: &[&str], hook: &Value) -> Vec<Edit> {
-    let edit = |event: &&str| Edit::Item {
-        at: vec!["hooks".into(), (*event).into()],
-        value: hook.clone(),
+/// The hooks of an agent that runs commands: the events, and the entry for each.
+fn hook_entries(agent: CodingAgent, program: &Program) -> Vec<(&'static str, Value)> {
+    let line = program.line(&["hook", &agent.to_string()]);
+    let nested = |event| {
+        // Codex limits this hook to 3 seconds and warns at each start about a longer timeout.
+        let seconds = if (agent, event) == (CodingAgent::Codex, "SessionEnd") { 3 } else { 30 };
+        json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] })
     };
-    events.iter().map(edit).collect()
+    match agent {
+        CodingAgent::ClaudeCode | CodingAgent::Codex => {
+            TURN_EVENTS.iter().map(|event| (*event, nested(*event))).collect()
+        }
+        CodingAgent::Cursor => {
+            CURSOR_EVENTS.iter().map(|event| (*event, json!({ "command": line }))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The edit that adds a hook to an event.
+fn hook_edit((event, value): (&str, Value)) -> Edit {
+    Edit::Item { at: vec!["hooks".into(), event.into()], value }
 }
 
 /// The change for an agent without hooks: the MCP server.

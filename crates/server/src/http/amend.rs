@@ -15,7 +15,8 @@ use crate::views::{AmendView, HistoryView};
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}/messages/{idx}", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"),
         ("idx" = u32, Path, description = "Position of the message, from 0")),
-    request_body = AmendRequest, responses((status = 200, body = AmendView), Problems))]
+    request_body = AmendRequest, responses((status = 200, body = AmendView,
+        description = "What was changed"), Problems))]
 pub(super) async fn amend(
     Extension(grant): Extension<Grant>,
     PathParams((reference, idx)): PathParams<(String, u32)>,
@@ -29,7 +30,8 @@ pub(super) async fn amend(
     tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"),
         ("idx" = u32, Path, description = "Position of the message, from 0")),
-    responses((status = 200, body = HistoryView), Problems))]
+    responses((status = 200, body = HistoryView,
+        description = "The earlier versions of the message"), Problems))]
 pub(super) async fn history(
     Extension(grant): Extension<Grant>,
     PathParams((reference, idx)): PathParams<(String, u32)>,

@@ -25,8 +25,8 @@ use crate::service::{
     TokenScope,
 };
 use crate::views::{
-    AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView,
-    TreePage, UpdateView,
+    AppendedView, ConversationPage, ConversationView, ExpandView, ExpandedNodeView, NodeView,
+    StatsView, StatusView, TreePage, UpdateView,
 };
 
 pub(super) type ApiResult<T> = Result<Json<T>, Problem>;
@@ -47,7 +47,8 @@ pub(super) const WRITE: (TokenScope, TaskKind) = (TokenScope::Write, TaskKind::W
 ///
 /// Atomic; durable when the response arrives.
 #[utoipa::path(post, path = "/v1/append", tag = "conversations", request_body = AppendRequest,
-    responses((status = 200, body = AppendedView), Problems))]
+    responses((status = 200, body = AppendedView,
+        description = "What was stored, and where"), Problems))]
 pub(super) async fn append(
     Extension(grant): Extension<Grant>,
     Body(request): Body<AppendRequest>,
@@ -57,7 +58,8 @@ pub(super) async fn append(
 
 /// List conversations, latest activity first
 #[utoipa::path(get, path = "/v1/conversations", tag = "conversations", params(SessionsRequest),
-    responses((status = 200, body = ConversationList), Problems))]
+    responses((status = 200, body = ConversationList,
+        description = "The conversations"), Problems))]
 pub(super) async fn sessions(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<SessionsRequest>,
@@ -69,7 +71,8 @@ pub(super) async fn sessions(
 ///
 /// Returns the conversation with the key if it exists.
 #[utoipa::path(post, path = "/v1/conversations", tag = "conversations",
-    request_body = CreateRequest, responses((status = 200, body = ConversationView), Problems))]
+    request_body = CreateRequest, responses((status = 200, body = ConversationView,
+        description = "The conversation"), Problems))]
 pub(super) async fn create(
     Extension(grant): Extension<Grant>,
     Body(request): Body<CreateRequest>,
@@ -80,7 +83,8 @@ pub(super) async fn create(
 /// Read the tree of a conversation as an outline
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/tree", tag = "search",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    responses((status = 200, body = TreePage), Problems))]
+    responses((status = 200, body = TreePage,
+        description = "The tree as an outline"), Problems))]
 pub(super) async fn tree(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -91,7 +95,8 @@ pub(super) async fn tree(
 /// List the nodes of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/nodes", tag = "search",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"), NodesRequest),
-    responses((status = 200, body = NodeList), Problems))]
+    responses((status = 200, body = NodeList,
+        description = "The nodes"), Problems))]
 pub(super) async fn nodes(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -103,7 +108,8 @@ pub(super) async fn nodes(
 /// Read the turns of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"), PageRequest),
-    responses((status = 200, body = ConversationPage), Problems))]
+    responses((status = 200, body = ConversationPage,
+        description = "The turns"), Problems))]
 pub(super) async fn page(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -115,7 +121,8 @@ pub(super) async fn page(
 /// Rename, close, archive, reopen or label a conversation
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    request_body = ChangeRequest, responses((status = 200, body = ConversationView), Problems))]
+    request_body = ChangeRequest, responses((status = 200, body = ConversationView,
+        description = "The conversation"), Problems))]
 pub(super) async fn change(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -129,7 +136,8 @@ pub(super) async fn change(
 /// Reports the critical work that the next context waits for, background jobs and model usage.
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/status", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    responses((status = 200, body = StatusView), Problems))]
+    responses((status = 200, body = StatusView,
+        description = "The status"), Problems))]
 pub(super) async fn status(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -145,7 +153,8 @@ pub(super) async fn status(
 /// the log.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/update", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
+    request_body = UpdateRequest, responses((status = 202, body = UpdateView,
+        description = "The planned jobs, and their state"), Problems))]
 pub(super) async fn update(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -162,7 +171,8 @@ pub(super) async fn update(
 ///
 /// Takes the arguments of `summaries.update`, in camelCase or snake_case, and any policy parameter.
 #[utoipa::path(post, path = "/v1/summaries/update", tag = "work",
-    request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
+    request_body = UpdateRequest, responses((status = 202, body = UpdateView,
+        description = "The planned jobs, and their state"), Problems))]
 pub(super) async fn update_by_name(
     Extension(grant): Extension<Grant>,
     Body(request): Body<UpdateRequest>,
@@ -190,7 +200,8 @@ fn wait_timeout(service: &Service) -> Duration {
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/messages/{idx}/nodes", tag = "search",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"),
         ("idx" = u32, Path, description = "Position of the message, from 0")),
-    responses((status = 200, body = ExpandView), Problems))]
+    responses((status = 200, body = ExpandView,
+        description = "The nodes above, and the sources"), Problems))]
 pub(super) async fn ancestors(
     Extension(grant): Extension<Grant>,
     PathParams((reference, idx)): PathParams<(String, u32)>,
@@ -199,31 +210,26 @@ pub(super) async fn ancestors(
     respond(&grant, READ, move |service| Ok(service.expand(&request)?.around)).await
 }
 
-/// A node and its neighbors in the tree.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ExpandedNode {
-    node: NodeView,
-    around: ExpandView,
-}
-
 /// Read a node, the nodes above it and its sources
 #[utoipa::path(get, path = "/v1/nodes/{node}", tag = "search",
     params(("node" = String, Path, description = "Node id or id prefix")),
-    responses((status = 200, body = ExpandedNode), Problems))]
+    responses((status = 200, body = ExpandedNodeView,
+        description = "The node, the nodes above it and its sources"), Problems))]
 pub(super) async fn node(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
-) -> ApiResult<ExpandedNode> {
+) -> ApiResult<ExpandedNodeView> {
     respond(&grant, READ, move |service| {
         let (conversation, node, around) = service.expand_node(&reference)?;
-        Ok(ExpandedNode { node: NodeView::of(&conversation, &node), around })
+        Ok(ExpandedNodeView { node: NodeView::of(&conversation, &node), around })
     })
     .await
 }
 
 /// Search messages and summaries, by words and by meaning
 #[utoipa::path(post, path = "/v1/search", tag = "search", request_body = SearchRequest,
-    responses((status = 200, body = SearchAnswer), Problems))]
+    responses((status = 200, body = SearchAnswer,
+        description = "The hits, best first"), Problems))]
 pub(super) async fn search(
     Extension(grant): Extension<Grant>,
     Body(request): Body<SearchRequest>,
@@ -237,7 +243,8 @@ pub(super) async fn search(
 /// one conversation it waits for unfinished summaries, at most `gate_timeout_ms` and never past the
 /// request timeout.
 #[utoipa::path(post, path = "/v1/context", tag = "search", request_body = ContextParams,
-    responses((status = 200, body = ContextAnswer), Problems))]
+    responses((status = 200, body = ContextAnswer,
+        description = "The context and its receipt"), Problems))]
 pub(super) async fn context(
     Extension(grant): Extension<Grant>,
     Body(params): Body<ContextParams>,
@@ -258,7 +265,8 @@ pub(super) async fn context(
 
 /// List unfinished jobs
 #[utoipa::path(get, path = "/v1/jobs", tag = "work", params(WorkRequest),
-    responses((status = 200, body = JobList), Problems))]
+    responses((status = 200, body = JobList,
+        description = "The jobs"), Problems))]
 pub(super) async fn jobs(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<WorkRequest>,
@@ -269,7 +277,8 @@ pub(super) async fn jobs(
 /// Retry failed jobs immediately
 #[utoipa::path(post, path = "/v1/jobs/{job}/retry", tag = "work",
     params(("job" = String, Path, description = "Job id or id prefix, or `all`")),
-    responses((status = 200, body = JobList), Problems))]
+    responses((status = 200, body = JobList,
+        description = "The jobs"), Problems))]
 pub(super) async fn retry(
     Extension(grant): Extension<Grant>,
     PathParams(job): PathParams<String>,
@@ -280,7 +289,8 @@ pub(super) async fn retry(
 
 /// Read the newest lines of the job log
 #[utoipa::path(get, path = "/v1/logs", tag = "work", params(WorkRequest),
-    responses((status = 200, body = LogList), Problems))]
+    responses((status = 200, body = LogList,
+        description = "The lines, oldest first"), Problems))]
 pub(super) async fn logs(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<WorkRequest>,
@@ -290,7 +300,8 @@ pub(super) async fn logs(
 
 /// Get statistics of the store and its trees, or of one conversation
 #[utoipa::path(get, path = "/v1/stats", tag = "work", params(StatsRequest),
-    responses((status = 200, body = StatsView), Problems))]
+    responses((status = 200, body = StatsView,
+        description = "The statistics"), Problems))]
 pub(super) async fn stats(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<StatsRequest>,
@@ -303,7 +314,8 @@ pub(super) async fn stats(
 /// With a token, the response covers the token's tenant, and the process if the server was started
 /// for that tenant. Without a token (loopback only), it covers the process and all tenants.
 #[utoipa::path(get, path = "/metrics", tag = "service",
-    responses((status = 200, content_type = "application/openmetrics-text", body = String), Problems))]
+    responses((status = 200, content_type = "application/openmetrics-text", body = String,
+        description = "The metrics in the OpenMetrics format"), Problems))]
 pub(super) async fn metrics(
     State(app): State<App>,
     Extension(grant): Extension<Grant>,
@@ -343,14 +355,16 @@ pub(super) struct Health {
 }
 
 /// Check that the process is alive
-#[utoipa::path(get, path = "/health", tag = "service", security(()), responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/health", tag = "service", security(()),
+    responses((status = 200, body = Health, description = "The process is alive")))]
 pub(super) async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
 /// Check that the store is readable and writable and no shutdown is in progress
 #[utoipa::path(get, path = "/ready", tag = "service", security(()),
-    responses((status = 200, body = Health), (status = 503, body = Health)))]
+    responses((status = 200, body = Health, description = "The server is ready"),
+        (status = 503, body = Health, description = "The server is not ready")))]
 pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {
     let answer = |code, status| (code, Json(Health { status, version: env!("CARGO_PKG_VERSION") }));
     if app.stop().is_cancelled() {

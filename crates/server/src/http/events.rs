@@ -31,7 +31,8 @@ type SseItem = Result<Event, std::convert::Infallible>;
 #[utoipa::path(get, path = "/v1/events", tag = "work",
     params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last event received",
         pattern = r"^\d{1,15}$")),
-    responses((status = 200, content_type = "text/event-stream", body = EventView), Problems))]
+    responses((status = 200, content_type = "text/event-stream", body = EventView,
+        description = "Server-sent events; `data` is one event as JSON"), Problems))]
 pub(super) async fn events(
     State(app): State<App>,
     Extension(grant): Extension<Grant>,

@@ -14,7 +14,8 @@ use crate::views::{AuditList, ForgetView};
 /// again, and has a token. Repeat the request with the token to forget. If the target has changed
 /// since, nothing is forgotten.
 #[utoipa::path(post, path = "/v1/forget", tag = "conversations", request_body = ForgetRequest,
-    responses((status = 200, body = ForgetView), Problems))]
+    responses((status = 200, body = ForgetView,
+        description = "The preview, or what was forgotten"), Problems))]
 pub(super) async fn forget(
     Extension(grant): Extension<Grant>,
     Body(request): Body<ForgetRequest>,
@@ -24,7 +25,8 @@ pub(super) async fn forget(
 
 /// Read the audit: everything that was forgotten, without its content
 #[utoipa::path(get, path = "/v1/audit", tag = "conversations", params(AuditRequest),
-    responses((status = 200, body = AuditList), Problems))]
+    responses((status = 200, body = AuditList,
+        description = "The records of what was forgotten, without its content"), Problems))]
 pub(super) async fn audit(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<AuditRequest>,

@@ -133,7 +133,8 @@ impl Server {
         home: &Path,
         address: SocketAddr,
     ) -> Result<Self, ServeError> {
-        Self::bind_with(service, home, address, McpServer::by_request).await
+        let server = McpServer::by_request();
+        Self::bind_with(service, home, address, move || server.clone()).await
     }
 
     /// Like [`Server::bind`], with a custom MCP handler at `/mcp`, such as one that adds tools to
@@ -142,7 +143,7 @@ impl Server {
         service: Service,
         home: &Path,
         address: SocketAddr,
-        make: fn() -> Handler,
+        make: impl Fn() -> Handler + Send + Sync + 'static,
     ) -> Result<Self, ServeError> {
         let tokens = TokenStore::of(home);
         if !address.ip().is_loopback() && tokens.list()?.is_empty() {
@@ -339,7 +340,7 @@ fn cors_layer(origins: &[String]) -> CorsLayer {
 /// MCP over streamable HTTP, without sessions: each request carries its own credential, so nobody
 /// can resume another caller's session. [`access::authorize`] has checked host and origin.
 fn mcp<Handler: ServerHandler>(
-    make: fn() -> Handler,
+    make: impl Fn() -> Handler + Send + Sync + 'static,
     app: &App,
     settings: &ServeSettings,
 ) -> Mcp<Handler> {

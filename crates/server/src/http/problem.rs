@@ -138,9 +138,18 @@ pub(super) enum Problems {
     /// Too many requests; see `retry-after`.
     #[response(status = 429)]
     TooMany(Problem),
+    /// An internal error.
+    #[response(status = 500)]
+    Internal(Problem),
+    /// The provider of a model failed.
+    #[response(status = 502)]
+    Provider(Problem),
     /// The store is unavailable, or the server is stopping.
     #[response(status = 503)]
     Unavailable(Problem),
+    /// The disk is full.
+    #[response(status = 507)]
+    Full(Problem),
 }
 
 /// A JSON request body within its limits.

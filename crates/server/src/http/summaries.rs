@@ -14,7 +14,8 @@ use crate::views::{NodeView, PolicyView, ThreadList, TurnSummaryView};
 /// first of those that nothing covers yet. The nodes above it are rewritten.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/summaries", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    request_body = StoreSummaryRequest, responses((status = 200, body = NodeView), Problems))]
+    request_body = StoreSummaryRequest, responses((status = 200, body = NodeView,
+        description = "The node"), Problems))]
 pub(super) async fn store_summary(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -27,7 +28,8 @@ pub(super) async fn store_summary(
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/turns/{turn}/summarize", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"),
         ("turn" = u32, Path, description = "Number of the turn, from 0")),
-    responses((status = 200, body = TurnSummaryView), Problems))]
+    responses((status = 200, body = TurnSummaryView,
+        description = "The summary; it is not stored"), Problems))]
 pub(super) async fn summarize_turn(
     Extension(grant): Extension<Grant>,
     PathParams((reference, turn)): PathParams<(String, u32)>,
@@ -38,7 +40,8 @@ pub(super) async fn summarize_turn(
 
 /// Summarize the turn in the body; nothing is stored
 #[utoipa::path(post, path = "/v1/summarize", tag = "work", request_body = TurnRequest,
-    responses((status = 200, body = TurnSummaryView), Problems))]
+    responses((status = 200, body = TurnSummaryView,
+        description = "The summary; it is not stored"), Problems))]
 pub(super) async fn summarize_given(
     Extension(grant): Extension<Grant>,
     Body(request): Body<TurnRequest>,
@@ -53,7 +56,8 @@ pub(super) async fn summarize_given(
     tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"),
         ("level" = u8, Path, description = "The level to summarize, from 1")),
-    responses((status = 200, body = NodeView), Problems))]
+    responses((status = 200, body = NodeView,
+        description = "The node"), Problems))]
 pub(super) async fn summarize_level(
     Extension(grant): Extension<Grant>,
     PathParams((reference, level)): PathParams<(String, u8)>,
@@ -64,7 +68,8 @@ pub(super) async fn summarize_level(
 /// List the threads of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/threads", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    responses((status = 200, body = ThreadList), Problems))]
+    responses((status = 200, body = ThreadList,
+        description = "The threads"), Problems))]
 pub(super) async fn threads(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -75,7 +80,8 @@ pub(super) async fn threads(
 /// Create a thread that branches off another
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/threads", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    request_body = ForkRequest, responses((status = 200, body = ThreadList), Problems))]
+    request_body = ForkRequest, responses((status = 200, body = ThreadList,
+        description = "The threads"), Problems))]
 pub(super) async fn fork(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -87,7 +93,8 @@ pub(super) async fn fork(
 /// Read the policy of a conversation: every parameter in force, and its origin
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/policy", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    responses((status = 200, body = PolicyView), Problems))]
+    responses((status = 200, body = PolicyView,
+        description = "Every policy parameter in force, and its origin"), Problems))]
 pub(super) async fn policy(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
@@ -98,7 +105,8 @@ pub(super) async fn policy(
 /// Set the policy parameters of a conversation
 #[utoipa::path(put, path = "/v1/conversations/{conversation}/policy", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
-    request_body = PolicyRequest, responses((status = 200, body = PolicyView), Problems))]
+    request_body = PolicyRequest, responses((status = 200, body = PolicyView,
+        description = "Every policy parameter in force, and its origin"), Problems))]
 pub(super) async fn set_policy(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,

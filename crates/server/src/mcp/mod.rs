@@ -9,18 +9,22 @@ mod render;
 mod resources;
 mod schema;
 mod stdio;
+mod tasks;
 mod tools;
 mod types;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-    CustomRequest, CustomResult, GetPromptRequestParams, GetPromptResponse, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CompleteRequestParams, CompleteResult, CompletionInfo, CreateTaskResult, CustomRequest,
+    CustomResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
+use rmcp::task_manager::TaskContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use treering_core::TenantId;
 use treering_core::ports::ConversationFilter;
 
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
@@ -29,6 +33,7 @@ pub use stdio::serve_stdio;
 
 use progress::Progress;
 use resources::protocol_error;
+use tasks::Tasks;
 use tools::MemoryTool;
 
 /// Bounds of `max_tokens`.
@@ -46,13 +51,14 @@ pub struct McpServer {
     grant: Option<Grant>,
     /// The key of the session that the server was started for.
     asking: Option<String>,
+    tasks: Tasks,
 }
 
 impl McpServer {
     /// A server with one grant for all requests, for the user who started the process.
     #[must_use]
-    pub const fn of(grant: Grant) -> Self {
-        Self { grant: Some(grant), asking: None }
+    pub fn of(grant: Grant) -> Self {
+        Self { grant: Some(grant), asking: None, tasks: Tasks::default() }
     }
 
     /// A server for one session of an agent, by its key. A search leaves that session out.
@@ -61,10 +67,11 @@ impl McpServer {
         Self { asking: session, ..self }
     }
 
-    /// A server whose requests carry their grant in the extensions of the HTTP request.
+    /// A server whose requests carry their grant in the extensions of the HTTP request. Clones
+    /// share their tasks.
     #[must_use]
-    pub const fn by_request() -> Self {
-        Self { grant: None, asking: None }
+    pub fn by_request() -> Self {
+        Self { grant: None, asking: None, tasks: Tasks::default() }
     }
 
     fn grant(&self, context: &RequestContext<RoleServer>) -> Result<Grant, ErrorData> {
@@ -78,6 +85,29 @@ impl McpServer {
         };
         let grant = self.grant.clone().or_else(of_request);
         grant.ok_or_else(|| ErrorData::internal_error("the request has no grant", None))
+    }
+
+    /// The tenant of a request about a task.
+    fn owner(&self, context: &RequestContext<RoleServer>) -> Result<TenantId, ErrorData> {
+        let grant = self.grant(context)?;
+        let service = grant.require(TokenScope::Write);
+        Ok(service.map_err(|refusal| protocol_error(&refusal))?.engine().tenant().clone())
+    }
+
+    /// Runs a long call as a task. `None` if the client does not support tasks or the caller may
+    /// not write; answer such a call directly. Also for the tools that a program adds.
+    pub fn run_as_task<Call>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        call: impl FnOnce(TaskContext) -> Call,
+    ) -> Option<CallToolResponse>
+    where
+        Call: Future<Output = Result<CallToolResult, ErrorData>> + Send + 'static,
+    {
+        let is_supported = context.client_capabilities().is_some_and(|it| it.supports_tasks());
+        let owner = is_supported.then(|| self.owner(context).ok()).flatten()?;
+        let task = self.tasks.start(&owner, call)?;
+        Some(CallToolResponse::Task(CreateTaskResult::new(task)))
     }
 
     /// Runs work that only reads. Maps errors to protocol errors.
@@ -100,6 +130,7 @@ impl ServerHandler for McpServer {
             .enable_resources()
             .enable_prompts()
             .enable_completions()
+            .enable_tasks()
             .build();
         let server_info = Implementation::new("treering", env!("CARGO_PKG_VERSION"))
             .with_title("Treering")
@@ -139,6 +170,16 @@ impl ServerHandler for McpServer {
         if let (MemoryTool::Search | MemoryTool::Context, Some(asking)) = (tool, asking) {
             arguments.entry("asked_by").or_insert_with(|| asking.into());
         }
+        if tool.is_long() {
+            let (grant, arguments) = (grant.clone(), arguments.clone());
+            let started = self.run_as_task(&context, |task| async move {
+                let answer = tool.call(arguments, &grant, &Progress::of_task(task)).await;
+                Ok(answer.unwrap_or_else(|refusal| convert::refused(&refusal)))
+            });
+            if let Some(task) = started {
+                return Ok(task);
+            }
+        }
         let called = tool.call(arguments, &grant, &progress);
         let answer = tokio::select! {
             answer = called => answer,
@@ -148,6 +189,32 @@ impl ServerHandler for McpServer {
             }
         };
         Ok(answer.unwrap_or_else(|refusal| convert::refused(&refusal)).into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let owner = self.owner(&context)?;
+        Ok(GetTaskResult::new(self.tasks.get(&owner, &request.task_id)?))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let owner = self.owner(&context)?;
+        self.tasks.update(&owner, &request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.cancel(&self.owner(&context)?, &request.task_id)
     }
 
     async fn list_resources(

@@ -122,6 +122,11 @@ impl MemoryTool {
         }
     }
 
+    /// Whether a call can take minutes.
+    pub(super) const fn is_long(self) -> bool {
+        matches!(self, Self::Update)
+    }
+
     /// The arguments that the definition lists, with their descriptions.
     const fn fields(self) -> &'static [(&'static str, &'static str)] {
         match self {

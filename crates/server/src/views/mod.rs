@@ -28,6 +28,9 @@ pub use stats::{
     TimesView, TreeStatsView,
 };
 pub use summary::{ParameterView, PolicyView, ThreadList, TurnSummaryView};
-pub use tree::{BranchView, CoversView, ExpandView, LineView, NodeView, TreePage, UpdateView};
+pub use tree::{
+    BranchView, CoversView, ExpandView, ExpandedNodeView, LineView, NodeView, TreePage, UpdateView,
+    WindowView,
+};
 pub use work::Slugs;
 pub use work::{JobView, LogView, OperationView, StatusView};

@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     }
     if let Some(reference) = args.conversation.as_deref().filter(|it| Engine::is_node_reference(it))
     {
-        return tree::node(reference, engine, output);
+        return tree::node(reference, service, output);
     }
     let conversation = service.named_or_latest(args.conversation.as_deref())?;
     if args.tree {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use treering_core::{Conversation, Coverage, Node};
-use treering_engine::{Engine, OutlineLine};
+use treering_engine::OutlineLine;
 
 use crate::commands::CliError;
 use crate::commands::local_time::{local, local_of};
@@ -12,7 +12,7 @@ use crate::commands::output::{
 };
 use treering_server::service::Service;
 use treering_server::service::requests::NodesRequest;
-use treering_server::views::{NodeView, TreePage};
+use treering_server::views::{ExpandView, ExpandedNodeView, NodeView, TreePage};
 
 pub(crate) fn tree(
     conversation: &Conversation,
@@ -34,15 +34,15 @@ pub(crate) fn nodes(
     service: &Service,
     output: &Output,
 ) -> Result<(), CliError> {
-    let nodes = service.nodes(&conversation.id.to_string(), request)?.nodes;
-    output.show(&nodes, |out| {
-        for node in &nodes {
+    let list = service.nodes(&conversation.id.to_string(), request)?;
+    output.show(&list, |out| {
+        for node in &list.nodes {
             let position = format!("level {} · {}", node.level, local_of(&node.range_end));
             writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, position))?;
             let overview = fit(&node.content.overview, width().saturating_sub(2));
             writeln!(out, "  {overview}")?;
         }
-        if nodes.is_empty() {
+        if list.nodes.is_empty() {
             writeln!(out, "no nodes")?;
         }
         Ok(())
@@ -98,10 +98,12 @@ fn signed_percent(percent: i64) -> String {
     format!("{sign}{}%", percent.abs())
 }
 
-pub(crate) fn node(reference: &str, engine: &Engine, output: &Output) -> Result<(), CliError> {
-    let (conversation, node) = engine.find_node(reference)?;
-    let page = NodeView::of(&conversation, &node);
-    output.show(&page, |out| {
+pub(crate) fn node(reference: &str, service: &Service, output: &Output) -> Result<(), CliError> {
+    let (conversation, node) = service.engine().find_node(reference)?;
+    let around = ExpandView::of_node(&conversation, &node, service.engine())?;
+    let expanded = ExpandedNodeView { node: NodeView::of(&conversation, &node), around };
+    let page = &expanded.node;
+    output.show(&expanded, |out| {
         let covers = match &node.spec.covers {
             Coverage::Messages(window) => format!("messages {window}"),
             Coverage::Nodes(children) => format!("{} nodes", children.len()),

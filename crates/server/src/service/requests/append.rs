@@ -8,9 +8,8 @@ use treering_core::{
 };
 use treering_engine::{AppendTarget, Engine, NewConversation, normalize_cwd};
 use utoipa::ToSchema;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::Schema;
 
+use super::entry::EntryRequest;
 use super::{
     MAX_ENTRIES, MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_TEXT_CHARS, MAX_TITLE_CHARS,
     MAX_TOOL_CALLS, RequestLimits, check_length, check_lengths, check_range,
@@ -43,7 +42,7 @@ pub struct AppendRequest {
     #[schema(value_type = BTreeMap<String, String>)]
     pub labels: Labels,
     /// Turns, messages, tool calls and results, in the JSON form that `treering append` reads.
-    #[schema(schema_with = entries_schema)]
+    #[schema(value_type = Vec<EntryRequest>, min_items = 1, max_items = 1000)]
     pub entries: Vec<Box<RawValue>>,
 }
 
@@ -342,16 +341,30 @@ struct Limited {
     name: Option<String>,
     #[serde(default)]
     tool_calls: Vec<Limited>,
+    /// The function of a tool call, as chat APIs have it.
+    #[serde(alias = "custom", alias = "function_call")]
+    function: Option<LimitedFunction>,
+}
+
+#[derive(Deserialize)]
+struct LimitedFunction {
+    name: String,
 }
 
 impl Limited {
+    /// The name of a tool call.
+    fn tool(&self) -> Option<&str> {
+        let function = self.function.as_ref().map(|function| function.name.as_str());
+        self.name.as_deref().or(function)
+    }
+
     fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("external_id", self.external_id.as_ref(), MAX_KEY_CHARS),
             ("author", self.author.as_ref(), MAX_NAME_CHARS),
         ])?;
-        check_tool_calls(self.name.as_deref().into_iter())?;
-        let names = self.tool_calls.iter().map(|call| call.name.as_deref().unwrap_or_default());
+        check_tool_calls(self.tool().into_iter())?;
+        let names = self.tool_calls.iter().map(|call| call.tool().unwrap_or_default());
         check_tool_calls(names)?;
         self.tool_calls.iter().try_for_each(Self::check)
     }
@@ -375,57 +388,4 @@ pub(in crate::service) fn check_entry(
         | EntryKind::Fork { .. }
         | EntryKind::TurnEnd => Ok(()),
     })
-}
-
-/// The schema of entries: the two most common forms that [`treering::jsonl::parse_line`] reads.
-fn entries_schema() -> RefOr<Schema> {
-    let text = |description: &str, max_chars: usize| serde_json::json!({ "type": "string", "maxLength": max_chars, "description": description });
-    let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS,
-        "description": "Id at the source; an entry is stored only once." });
-    let call = serde_json::json!({
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS,
-                "description": "The tool's name." },
-            "args": { "type": "object", "description": "The arguments." },
-            "result": { "description": "The result, as any JSON." },
-            "success": { "type": "boolean" },
-            "external_id": external_id,
-        },
-    });
-    let turn = serde_json::json!({
-        "type": "object",
-        "description": "A complete turn.",
-        "required": ["type", "user"],
-        "properties": {
-            "type": { "type": "string", "enum": ["turn"] },
-            "user": text("The user's message.", MAX_TEXT_CHARS),
-            "assistant": text("The assistant's answer.", MAX_TEXT_CHARS),
-            "tool_calls": { "type": "array", "maxItems": MAX_TOOL_CALLS, "items": call,
-                "description": "Tool calls in between." },
-            "external_id": external_id,
-        },
-    });
-    let message = serde_json::json!({
-        "type": "object",
-        "description": "One message.",
-        "required": ["type", "role", "text"],
-        "properties": {
-            "type": { "type": "string", "enum": ["message"] },
-            "role": { "type": "string", "enum": ["user", "assistant", "system", "tool"] },
-            "text": text("The message text.", MAX_TEXT_CHARS),
-            "author": text("The author.", MAX_NAME_CHARS),
-            "external_id": external_id,
-        },
-    });
-    let schema = serde_json::json!({
-        "type": "array",
-        "minItems": 1,
-        "maxItems": MAX_ENTRIES,
-        "items": { "oneOf": [turn, message] },
-        "description": "Turns, messages, tool calls and results, in the JSON form that \
-            `treering append` reads. Each entry also accepts `at` (a date) and `thread`.",
-    });
-    serde_json::from_value(schema).map_or_else(|_| RefOr::T(Schema::default()), RefOr::T)
 }

@@ -3,6 +3,7 @@
 
 mod amend;
 mod append;
+mod entry;
 mod forget;
 mod read;
 mod summary;
