@@ -69,10 +69,12 @@ fuzz_target!(|input: Input| {
             assert!(pair[0].until <= pair[1].from, "windows overlap: {pair:?}");
         }
     }
-    if let Some((children, _)) = due(&members, &policy.group) {
-        assert!(children <= members.len());
-    }
-    if let Some(sizes) = repacked(&members, &policy.group) {
-        assert!(sizes.iter().sum::<usize>() <= members.len(), "{sizes:?}");
+    for group in &policy.groups {
+        if let Some((children, _)) = due(&members, group) {
+            assert!(children <= members.len());
+        }
+        if let Some(sizes) = repacked(&members, group) {
+            assert!(sizes.iter().sum::<usize>() <= members.len(), "{sizes:?}");
+        }
     }
 });

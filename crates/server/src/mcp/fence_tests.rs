@@ -232,7 +232,8 @@ fn assert_fenced(form: &str, text: &str, ordinary: &str) {
     assert_visible(form, text);
     for line in unquoted(text) {
         // A role in front of a colon is a label: all messages are of a user or an assistant.
-        let has_label = line.to_lowercase().contains("system:");
+        let outside_code: String = line.split('`').step_by(2).collect();
+        let has_label = outside_code.to_lowercase().contains("system:");
         assert!(!has_label, "{form} has a label of the system: {line:?}\n{text}");
         let is_ours = ["#", "- `", "`", "[", "Record of", "  same turn: ", "From the memory of"]
             .iter()
@@ -244,12 +245,15 @@ fn assert_fenced(form: &str, text: &str, ordinary: &str) {
     assert!(is_by_rank || lines == expected, "{form} has other lines:\n{text}\n---\n{ordinary}");
 }
 
+/// JSON writes control characters as escape sequences, so they are visible to a model.
 fn assert_json_visible(form: &str, json: &Value) {
     match json {
-        Value::String(text) => assert_visible(form, text),
+        Value::String(text) => {
+            assert!(!text.contains(is_hidden_control), "{form} hides something: {text:?}");
+        }
         Value::Array(items) => items.iter().for_each(|item| assert_json_visible(form, item)),
         Value::Object(fields) => fields.iter().for_each(|(name, value)| {
-            assert_visible(form, name);
+            assert!(!name.contains(is_hidden_control), "{form} hides something: {name:?}");
             assert_json_visible(form, value);
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
