@@ -725,11 +725,14 @@ fn entries_without_a_time_take_the_date_of_their_file() {
 fn a_pipe_without_a_writer_does_not_block() {
     let home = ImportHome::new();
     let valid = home.write_source("a.md", Fixture::of(Format::Markdown, "bold").text.as_bytes());
-    let pipe = home.folder.path().join("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let report = home.run(&[pipe, valid], ImportOptions::default());
-    assert!(report.files[0].error.as_ref().unwrap().contains("not a regular file"));
-    assert_eq!((report.files[1].error.clone(), home.conversations().len()), (None, 1));
+    let pipes = ["pipe", "pipe.zip"].map(|name| home.folder.path().join(name));
+    assert!(std::process::Command::new("mkfifo").args(&pipes).status().unwrap().success());
+    let [pipe, archive] = pipes;
+    let report = home.run(&[pipe, archive, valid], ImportOptions::default());
+    for file in &report.files[..2] {
+        assert!(file.error.as_ref().unwrap().contains("not a regular file"), "{file:?}");
+    }
+    assert_eq!((report.files[2].error.clone(), home.conversations().len()), (None, 1));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Excerpts: texts shortened to a limit, with an ellipsis for each omission.
 
+use std::ops::Range;
+
 use crate::lexicon::fold;
 use crate::question::Question;
 use crate::sentence::{SegmentKind, split};
@@ -7,8 +9,9 @@ use crate::sentence::{SegmentKind, split};
 /// Marks an omission.
 pub(crate) const ELLIPSIS: &str = "…";
 
-/// The number of bytes searched for the part that matches a question.
-const SEARCHED: usize = 60_000;
+/// Length of the parts in which a text is searched for the sentences that match a question, in
+/// bytes.
+const PART: usize = 60_000;
 
 /// The beginning of a text, at most `max_chars` characters, cut at the end of a sentence or a word.
 /// A short text stays unchanged.
@@ -29,18 +32,15 @@ pub fn best(text: &str, question: &Question, max_chars: usize) -> String {
     if text.char_indices().nth(max_chars).is_none() {
         return text.to_owned();
     }
-    let mut end = text.len().min(SEARCHED);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let prefixes = beginnings(question);
+    let Range { start, end } = best_part(text, &prefixes);
     let mut sentences: Vec<&str> = Vec::new();
-    for piece in split(&text[..end]) {
+    for piece in split(&text[start..end]) {
         match piece.kind {
             SegmentKind::Code => sentences.extend(piece.text.lines()),
             _ => sentences.push(piece.text.trim()),
         }
     }
-    let prefixes = beginnings(question);
     let fits: Vec<u32> = sentences.iter().map(|sentence| matches(sentence, &prefixes)).collect();
     let mut order: Vec<usize> =
         (0..sentences.len()).filter(|index| score(&fits, *index) > 0).collect();
@@ -63,7 +63,28 @@ pub fn best(text: &str, question: &Question, max_chars: usize) -> String {
             |index| format!("{ELLIPSIS} {}", head(sentences[index], max_chars)),
         );
     }
-    joined(&sentences, &is_selected, end < text.len())
+    joined(&sentences, &is_selected, start > 0, end < text.len())
+}
+
+/// The first part of a text that contains the most of the wanted words.
+fn best_part(text: &str, prefixes: &[&str]) -> Range<usize> {
+    let (mut best, mut most, mut start) = (0..0, None, 0);
+    while start < text.len() && most < Some(prefixes.len() as u32) {
+        let mut end = text.len().min(start + PART);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        if end < text.len() {
+            let gap = text[start..end].rfind(['\n', ' ']).filter(|gap| *gap > 0);
+            end = gap.map_or(end, |gap| start + gap);
+        }
+        let words = Some(matches(&text[start..end], prefixes));
+        if words > most {
+            (best, most) = (start..end, words);
+        }
+        start = end;
+    }
+    best
 }
 
 /// The value of a sentence: its own matches, and a smaller bonus for adjacent matches.
@@ -74,9 +95,9 @@ fn score(fits: &[u32], index: usize) -> u32 {
     6 * fits[index] + 3 * neighbour(index.checked_sub(1)) + 2 * neighbour(Some(index + 1))
 }
 
-fn joined(sentences: &[&str], is_selected: &[bool], more: bool) -> String {
+fn joined(sentences: &[&str], is_selected: &[bool], before: bool, after: bool) -> String {
     let mut text = String::new();
-    let mut gap = false;
+    let mut gap = before;
     for (sentence, is_selected) in sentences.iter().zip(is_selected) {
         if !is_selected {
             gap = true;
@@ -90,7 +111,7 @@ fn joined(sentences: &[&str], is_selected: &[bool], more: bool) -> String {
         text.push_str(sentence);
         gap = false;
     }
-    if gap || more {
+    if gap || after {
         text.push_str(" …");
     }
     text
@@ -145,5 +166,8 @@ mod tests {
         assert_eq!(part, "… Staging uses port 7410. It was changed in March. …");
         assert_eq!(best("As it is.", &question("port"), 60), "As it is.");
         assert!(best(&filler, &question("port"), 60).ends_with('…'));
+        let text = format!("{}The port of Tannenhof is 7410.", filler.repeat(80));
+        let part = best(&text, &question("Which port does Tannenhof use?"), 60);
+        assert_eq!(part, "… The port of Tannenhof is 7410.", "at the end of a long text");
     }
 }

@@ -122,6 +122,13 @@ pub(crate) const fn is_everywhere(items: u32, holding: u32) -> bool {
     holding > items / 4 * 3 && items > 100
 }
 
+/// Whether at most one percent of the items contain a term. Long texts contain common words by
+/// chance, but not such a term.
+#[must_use]
+pub const fn is_rare(items: u32, holding: u32) -> bool {
+    holding <= 1 || holding <= items / 100
+}
+
 /// The weights of a question's terms, given the share of its IDF that each term counts; they sum
 /// to one. Ubiquitous words have no weight, unless there are no others.
 #[must_use]
@@ -142,12 +149,20 @@ pub fn term_weights(shares: &[f32], items: u32, holding: &[u32]) -> Vec<f32> {
 
 /// The weight of a matching term in an item with this many words; lower in long items. It is
 /// BM25 with k1 = 0.5 and b = 0.5 for a term frequency of one. The lower bound keeps a very long
-/// item that contains every term above the minimum score.
+/// item that contains every term above the minimum score. A rare term has at least the weight 1, see
+/// [`rare_term_bonus`].
 #[must_use]
 pub fn length_norm(words: u32) -> f32 {
     const MEAN_WORDS: f32 = 75.0;
     const LEAST: f32 = 0.4;
     (1.5 / (1.25 + 0.25 * words as f32 / MEAN_WORDS)).max(LEAST)
+}
+
+/// The weight that a matching rare term has in addition to [`length_norm`], so that it counts in a
+/// long item as in one of mean length.
+#[must_use]
+pub fn rare_term_bonus(length_norm: f32) -> f32 {
+    (1.0 - length_norm).max(0.0)
 }
 
 /// The proximity of two items this many characters apart, from 1 down to 0.
@@ -195,6 +210,16 @@ mod tests {
         assert!(score(0.0) < MIN_SCORE && score(0.0) > 0.0);
         assert!(score(1.0) > 0.98 && score(3.0) <= 1.0);
         assert_eq!((percent(0.0), percent(0.128), percent(1.0)), (0, 13, 100));
+    }
+
+    #[test]
+    fn a_rare_word_counts_the_same_however_long_the_item_is() {
+        for words in [75, 300, 10_000] {
+            let norm = length_norm(words);
+            assert!((norm + rare_term_bonus(norm) - 1.0).abs() < 1e-6, "{words}");
+        }
+        assert!(rare_term_bonus(length_norm(10)) == 0.0);
+        assert!(is_rare(10, 1) && !is_rare(10, 2) && is_rare(1000, 10) && !is_rare(1000, 11));
     }
 
     #[test]

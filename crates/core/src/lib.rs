@@ -11,7 +11,7 @@
 //! - A module is public if its names need its context, as in `excerpt::head`. Decisions:
 //!   [`capture`], [`windowing`], [`grouping`], [`packing`], [`fusion`], [`acceptance`],
 //!   [`quota`], [`spend`]. Text: [`text`], [`sentence`], [`lexicon`], [`excerpt`], [`facts`],
-//!   [`embedding_text`].
+//!   [`embedding_text`], [`fence`].
 //!   Language models: [`chat`], [`prompt`].
 
 pub mod acceptance;
@@ -20,6 +20,7 @@ pub mod chat;
 pub mod embedding_text;
 pub mod excerpt;
 pub mod facts;
+pub mod fence;
 pub mod fusion;
 pub mod grouping;
 pub mod lexicon;

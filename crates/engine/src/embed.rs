@@ -17,7 +17,7 @@ use treering_core::{
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::history::whole_turns;
-use crate::search::{call_text, content_hash, text_to_embed};
+use crate::search::{content_hash, embedded_call_text, text_to_embed};
 use crate::spend_meter::SpendMeter;
 use crate::turn_embedding::turn_texts;
 use crate::worker::JobOutcome;
@@ -150,7 +150,7 @@ fn texts(
                     (options.turns && turn.turn.answered).then(|| turn.embedding_text());
                 let messages = turn.messages.iter();
                 texts.extend(messages.map(|message| message.recalled_text().into_owned()));
-                texts.extend(turn.tool_calls.iter().map(call_text));
+                texts.extend(turn.tool_calls.iter().map(embedded_call_text));
                 texts.extend(turn_text);
             }
             texts

@@ -302,14 +302,14 @@ fn recalled_text_stays_data_in_every_format() {
         }
         assert!(!markdown.contains('\u{1b}'), "no escape sequence gets through");
         let messages = context.messages();
-        let systems = messages.iter().filter(|message| message.role == Role::System);
-        for line in systems.flat_map(|message| message.text.lines()) {
+        assert!(messages.iter().all(|message| message.role != Role::System), "{profile}");
+        let standing = messages[0].text.lines();
+        for line in standing.filter(|line| !line.starts_with('>')) {
             assert!(
                 !line.starts_with("SYSTEM") && !line.starts_with("Ignore"),
                 "{profile}: {line}"
             );
         }
-        assert_eq!(messages.iter().filter(|message| message.role == Role::System).count(), 1);
     }
 }
 
@@ -320,7 +320,7 @@ fn the_latest_turns_are_messages_and_recalled_text_comes_last() {
     let context = engine.context(&request(id, "cut", 1200, Some("the sill of berth 3"))).unwrap();
     let messages = context.messages();
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
-    assert_eq!((roles[0], *roles.last().unwrap()), (Role::System, Role::User));
+    assert_eq!((roles[0], *roles.last().unwrap()), (Role::User, Role::User));
     assert!(messages.last().unwrap().text.contains("Earlier messages about the question"));
     let latest = &messages[messages.len() - 2];
     assert_eq!(latest.text, harbour(40)[39].1, "as it was said");

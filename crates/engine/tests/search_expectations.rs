@@ -199,3 +199,49 @@ fn a_kind_of_thing_finds_an_instance_of_it() {
     let hits = find(&engine, "Which martial arts have I tried?");
     assert!(hits.iter().take(3).any(|hit| text(hit).contains("taekwondo")));
 }
+
+/// About this many bytes of text without the words of the questions below.
+fn prose(bytes: usize) -> String {
+    let mut state = 7;
+    let sentence = |_| treering_testkit::generate::sentence(&mut state, 12);
+    (0..bytes / 60).map(sentence).collect::<Vec<_>>().join(". ")
+}
+
+#[test]
+fn the_end_of_a_long_text_is_found() {
+    for bytes in [8_000, 64_000, 300_000] {
+        let long = format!("{}. The gate key hangs in the zirkelhut.", prose(bytes));
+        let (engine, _folder) = engine_with(&[(1, Role::Assistant, &long)]);
+        let noise = (0..200).map(|number| {
+            let text = format!("{}, and where is item {number}?", SMALL_TALK[number % 12]);
+            Entry::message(ThreadName::main(), NewMessage::new(Role::User, text, on_day(2)))
+        });
+        append(&engine, noise.collect());
+        for question in ["zirkelhut", "Where is the zirkelhut?", "What hangs in the zirkelhut?"] {
+            let hits = find(&engine, question);
+            assert_eq!(text(&hits[0]), long, "{bytes} bytes: {question}: {:?}", hits[0].snippet);
+            assert!(!hits[0].is_weak(), "{bytes} bytes: {question}: {}", hits[0].score);
+            assert!(hits[0].snippet.text.contains("zirkelhut"), "{}", hits[0].snippet);
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_long_tool_result_is_found() {
+    let (engine, _folder) = engine_with(&[]);
+    let result = format!("{}. The gate key hangs in the zirkelhut.", prose(200_000));
+    let outcome =
+        ToolResult { result: Json::string(&result), success: Some(true), duration_ms: None };
+    let call = NewToolCall {
+        name: "read".into(),
+        args: Json::empty_object(),
+        outcome: Some(outcome),
+        at: on_day(1),
+        external_id: None,
+    };
+    let entry = Entry { thread: ThreadName::main(), kind: EntryKind::ToolCall(call) };
+    append(&engine, vec![entry]);
+    let hits = find(&engine, "zirkelhut");
+    assert_eq!(hits.first().map(text), Some("read"));
+    assert!(hits[0].snippet.text.contains("zirkelhut"), "{}", hits[0].snippet);
+}

@@ -98,11 +98,11 @@ impl FrontMatter {
 
 /// The first style that marks both a user and an assistant.
 fn style_of(text: &str) -> Option<Style> {
-    let markers: Vec<(Style, Role)> = outside_fences(text)
-        .filter(|(_, fenced)| !fenced)
-        .filter_map(|(line, _)| marker(line))
-        .map(|marker| (marker.style, marker.role))
-        .collect();
+    let mut markers: Vec<(Style, Role)> = Vec::new();
+    for (line, _) in outside_fences(text).filter(|(_, fenced)| !fenced) {
+        let found = marker(line).map(|marker| (marker.style, marker.role));
+        markers.extend(found.filter(|found| !markers.contains(found)));
+    }
     let has_both_speakers = |style: Style| {
         let has = |role: Role| markers.contains(&(style, role));
         has(Role::User) && has(Role::Assistant)
@@ -266,14 +266,13 @@ fn is_name(word: &str) -> bool {
 /// Extracts SpecStory's folded blocks: thinking as message parts, tool uses as tool calls.
 /// Returns the remaining text.
 fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String {
-    let mut rest = text.trim_end_matches("\n---").trim().to_owned();
-    while let Some((before, block, after)) = cut(&rest, "<think>", "</think>") {
+    let text = text.trim_end_matches("\n---").trim();
+    let text = without_blocks(text, "<think>", "</think>", |block| {
         let mut message = NewMessage::new(Role::Assistant, "", at);
-        message.parts = Some(Json::string(&block));
+        message.parts = Some(Json::string(block));
         entries.push(EntryKind::Message(message));
-        rest = format!("{}{}", before, after.trim_start());
-    }
-    while let Some((before, block, after)) = cut(&rest, "<tool-use", "</tool-use>") {
+    });
+    let text = without_blocks(&text, "<tool-use", "</tool-use>", |block| {
         let name = block.split("data-tool-name=\"").nth(1).and_then(|rest| rest.split('"').next());
         let result = block.split_once("</summary>").map_or("", |(_, result)| result);
         let outcome = ToolResult {
@@ -288,21 +287,43 @@ fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String 
             at,
             external_id: None,
         }));
-        rest = format!("{}{}", before, after.trim_start());
-    }
-    rest.trim().to_owned()
+    });
+    text.trim().to_owned()
 }
 
-/// Splits a text into the parts before, between and after two marks.
-fn cut<'a>(text: &'a str, open: &str, close: &str) -> Option<(&'a str, String, &'a str)> {
-    let from = text.find(open)?;
-    let until = text[from..].find(close)? + from;
-    Some((&text[..from], text[from + open.len()..until].to_owned(), &text[until + close.len()..]))
+/// Calls `take` for each part of a text between two marks, and returns the rest of the text.
+fn without_blocks(text: &str, open: &str, close: &str, mut take: impl FnMut(&str)) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, block)) = rest.split_once(open)
+        && let Some((block, after)) = block.split_once(close)
+    {
+        kept.push_str(before);
+        take(block);
+        rest = after.trim_start();
+    }
+    kept.push_str(rest);
+    kept
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The time is that of one pass, however many blocks there are.
+    #[test]
+    fn blocks_are_taken_out_in_one_pass() {
+        let text = format!("a {}b <think>c", "<think>x</think> ".repeat(200_000));
+        let mut blocks = 0;
+        let kept = without_blocks(&text, "<think>", "</think>", |block| {
+            assert_eq!(block, "x");
+            blocks += 1;
+        });
+        assert_eq!((kept.as_str(), blocks), ("a b <think>c", 200_000));
+        let one_speaker = "User: x\n".repeat(200_000);
+        assert_eq!(style_of(&one_speaker), None);
+        assert_eq!(style_of(&format!("{one_speaker}AI: y")), Some(Style::Plain));
+    }
 
     #[test]
     fn markers_are_distinguished_from_text() {

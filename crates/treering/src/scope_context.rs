@@ -1,7 +1,7 @@
 //! A builder for contexts over several conversations.
 
 use treering_core::ports::ConversationFilter;
-use treering_core::{ConversationState, Label};
+use treering_core::{ConversationState, Label, fence};
 use treering_engine::{Context, ContextScope, Engine, ScopeContextRequest};
 
 use crate::Result;
@@ -35,14 +35,14 @@ impl<'a> ScopeContextBuilder<'a> {
     /// Only the conversations of this folder and of those below it.
     pub fn project(mut self, folder: &str) -> Self {
         let folder = treering_engine::normalize_cwd(folder);
-        self.scope.name = format!("the project {folder}");
+        self.scope.name = format!("the project {}", fence::value(&folder));
         self.scope.filter.project = Some(folder);
         self
     }
 
     /// Only conversations with this label. Call it again to ask for another as well.
     pub fn label(mut self, label: Label) -> Self {
-        self.scope.name = format!("the conversations with {label}");
+        self.scope.name = format!("the conversations with {}", fence::value(&label.to_string()));
         self.scope.filter.labels.push(label);
         self
     }

@@ -47,11 +47,13 @@ pub(super) fn passwords(text: &str) -> Vec<Find> {
     for piece in text.split_inclusive(char::is_whitespace) {
         let word = piece.trim_end();
         let bare = word.trim_matches(['"', '\'', '`', '\\', '(']);
-        if let Some(form) = flag.take() {
+        // Spaces, and the mark that continues a line, come between a flag and its value.
+        let is_gap = word.is_empty() || word == "\\";
+        if let Some(form) = flag.take_if(|_| !is_gap) {
             findings.extend(password(text, at, form));
         } else if let Some((known, ..)) = FLAGS.iter().find(|(known, ..)| *known == bare) {
             program = Some(*known);
-        } else if let Some(program) = program {
+        } else if let Some(program) = program.filter(|_| !is_gap) {
             flag = next_flag(program, bare);
             findings.extend(attached(program, word, at));
         }

@@ -19,6 +19,13 @@ fn stays(text: &str) {
 }
 
 #[test]
+fn passwords_after_a_gap_go() {
+    assert_redacted("curl -u  ana:h4rbour-gate https://x", "h4rbour-gate");
+    assert_redacted("curl -u \\\n    ana:h4rbour-gate https://x", "h4rbour-gate");
+    assert_redacted("sshpass   -p   h4rbour-gate ssh x", "h4rbour-gate");
+}
+
+#[test]
 fn secrets_go() {
     assert_redacted("Use sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x please.", "Ab3dEf6hIj9lMn2pQr5tUv8x");
     assert_redacted("key sk-ant-api03-x7Kd92mQpL-44vbTTyz01_aa.", "x7Kd92mQpL");

@@ -1,13 +1,11 @@
 //! The output formats of a context: Markdown, and messages for a chat API.
 
-use std::fmt::Write as _;
-
 use treering_core::chat::ChatMessage;
 use treering_core::packing::{
     BlockStyle, ContextPlan, DetailLevel, HeaderStyle, Omission, PackReason, PackedItem, PieceKey,
     Profile, Section, SectionSource,
 };
-use treering_core::{ContentHash, Receipt, ReceiptItem, Role, Slice};
+use treering_core::{ContentHash, Message, Receipt, ReceiptItem, Role, Slice, fence};
 
 use super::context_cache::{ContextCache, RenderedBlock};
 use super::piece_source::{ConversationPieces, day_of};
@@ -47,6 +45,7 @@ pub struct ContextItem {
     /// The rendered and quoted block.
     pub block: String,
     /// The role and the full text of each message, if the item consists of complete messages.
+    /// Hidden characters are written out, and tool calls before a message are quoted.
     pub messages: Vec<(Role, String)>,
     /// The hash of the block.
     pub hash: ContentHash,
@@ -127,7 +126,8 @@ impl Context {
     }
 
     /// The context as messages for a chat API: the history as quoted data, then the latest turns
-    /// verbatim, then the recalled items, which change with each question.
+    /// verbatim, then the recalled items, which change with each question. None of them is a system
+    /// message, because models follow those as instructions.
     #[must_use]
     pub fn messages(&self) -> Vec<ChatMessage> {
         let (mut standing, mut volatile) = (self.preamble.clone(), String::new());
@@ -150,15 +150,16 @@ impl Context {
                             latest.push(ChatMessage::new(Role::User, &item.block));
                         }
                         Role::System | Role::Tool => {
-                            let mut quoted = String::new();
-                            render::quote(&mut quoted, text);
-                            latest.push(ChatMessage::new(Role::User, quoted));
+                            latest.push(ChatMessage::new(Role::User, fence::quoted(text)));
                         }
                     }
                 }
             }
         }
-        let mut messages = vec![ChatMessage::new(Role::System, standing.trim_end())];
+        let mut messages = Vec::with_capacity(latest.len() + 2);
+        if standing.len() > self.preamble.len() {
+            messages.push(ChatMessage::new(Role::User, standing.trim_end()));
+        }
         messages.append(&mut latest);
         if !volatile.is_empty() {
             messages.push(ChatMessage::new(
@@ -328,7 +329,7 @@ fn write_message(
     let is_whole = item.detail_level >= DetailLevel::Text
         && slice.from == 0
         && slice.until >= block.message.chars;
-    let message = (is_whole && !recalled).then(|| (block.message.body.role, plain_text(&block)));
+    let message = (is_whole && !recalled).then(|| (block.message.body.role, message_text(&block)));
     let RenderedBlock { block, hash, tokens } =
         pieces.rendered(&block, item.detail_level, recalled);
     Some(ContextItem { block, messages: message.into_iter().collect(), hash, tokens })
@@ -356,7 +357,10 @@ fn write_labelled(
             };
             if !recalled && turn.is_whole(item.detail_level) {
                 let said = turn.messages.iter();
-                messages.extend(said.map(|(it, text)| (it.body.role, (*text).to_owned())));
+                let message = |(it, text): &(&Message, &str)| {
+                    (it.body.role, fence::visible(text).into_owned())
+                };
+                messages.extend(said.map(message));
             }
             turn.block(item.detail_level)
         }
@@ -366,14 +370,14 @@ fn write_labelled(
     Some(ContextItem { block, messages, hash, tokens })
 }
 
-/// The text of a message, preceded by the tool calls before it.
-fn plain_text(block: &MessageBlock<'_>) -> String {
+/// The text of a message, preceded by the quoted tool calls before it.
+fn message_text(block: &MessageBlock<'_>) -> String {
     let mut text = String::new();
-    for call in block.calls {
-        // Writing to a string does not fail.
-        _ = writeln!(text, "{}", render::tool_line(call));
+    block.calls.iter().for_each(|call| fence::quote(&mut text, &render::tool_line(call)));
+    if !text.is_empty() {
+        text.push('\n');
     }
-    text.push_str(block.text());
+    text.push_str(&fence::visible(block.text()));
     text
 }
 

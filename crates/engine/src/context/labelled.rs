@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use treering_core::packing::{BlockStyle, DetailLevel};
-use treering_core::{Message, Node, Role, excerpt};
+use treering_core::{Message, Node, Role, excerpt, fence};
 
 use super::render::{self, FINDINGS, GIST_CHARS, PART_CHARS};
 
@@ -41,13 +41,13 @@ impl TurnBlock<'_> {
         let mut next = 0;
         for (at, text) in &shown {
             if *at > next {
-                render::quote(&mut block, "…");
+                fence::quote(&mut block, "…");
             }
             next = at + 1;
             quote_labelled(&mut block, &speaker(self.messages[*at].0), text);
         }
         if !self.tools.is_empty() {
-            render::quote(&mut block, &format!("Tools: {}", self.tools.join(", ")));
+            fence::quote(&mut block, &format!("Tools: {}", self.tools.join(", ")));
         }
         block.push('\n');
         block
@@ -114,7 +114,7 @@ pub(super) fn node(
         DetailLevel::Mention | DetailLevel::Gist => render::quote_points(&mut block, content, 1),
         DetailLevel::Points(number) => render::quote_points(&mut block, content, number),
         DetailLevel::Text | DetailLevel::Details => {
-            render::quote(&mut block, content.overview.trim());
+            fence::quote(&mut block, content.overview.trim());
             let findings = &content.key_findings[..content.key_findings.len().min(FINDINGS)];
             let shown = render::list("Key findings", findings, FINDINGS);
             let mut lists: Vec<String> = shown.into_iter().collect();
@@ -124,9 +124,9 @@ pub(super) fn node(
                 lists.extend(render::mentions(content));
             }
             if !lists.is_empty() {
-                render::quote(&mut block, "");
+                fence::quote(&mut block, "");
             }
-            lists.iter().for_each(|line| render::quote(&mut block, line));
+            lists.iter().for_each(|line| fence::quote(&mut block, line));
         }
     }
     block.push('\n');
@@ -145,17 +145,15 @@ fn speaker(message: &Message) -> String {
         Role::System => "System",
         Role::Tool => "Tool",
     };
-    let author = render::author(message);
-    match author.eq_ignore_ascii_case(role) {
-        true => format!("{role}:"),
-        false => format!("{role}: {author}:"),
-    }
+    let author = message.body.author.as_deref().map(fence::name).unwrap_or_default();
+    let says_more = author.starts_with(char::is_alphanumeric) && !author.eq_ignore_ascii_case(role);
+    if says_more { format!("{role}: {author}:") } else { format!("{role}:") }
 }
 
 /// Appends a text as quoted lines, the first with a label, the others indented.
 fn quote_labelled(block: &mut String, label: &str, text: &str) {
     let mut quoted = String::with_capacity(text.len() + 16);
-    render::quote(&mut quoted, text);
+    fence::quote(&mut quoted, text);
     for (number, line) in quoted.lines().enumerate() {
         let line = line.strip_prefix("> ").unwrap_or_default();
         let (lead, gap) = if number == 0 { (label, " ") } else { ("", "  ") };

@@ -1,11 +1,12 @@
-//! Renders the pieces of a context as blocks. Recorded text is quoted line by line: nothing in it
-//! can end the quotation, so it stays data and never becomes an instruction.
+//! Renders the pieces of a context as blocks. Recorded text and names go through [`fence`], so
+//! that they stay data and never become an instruction.
 //!
 //! A block begins with a letter or a mark and ends with an empty line. No tokenizer merges tokens
 //! across that boundary, so the costs of blocks are additive.
 
 use std::fmt::Write as _;
 
+use treering_core::fence;
 use treering_core::lexicon::fold;
 use treering_core::packing::{DetailLevel, HeaderStyle, Omission, SkipReason};
 use treering_core::{
@@ -21,8 +22,12 @@ pub(super) const GIST_CHARS: usize = 260;
 const POINT_CHARS: usize = 160;
 /// Length of the excerpt of a message that matches a question, in characters.
 pub(super) const PART_CHARS: usize = 520;
+/// Maximum length of the name of a tool, in characters.
+const TOOL_CHARS: usize = 60;
 /// Maximum length of the arguments of a tool call, in characters.
 const ARGS_CHARS: usize = 100;
+/// Maximum length of the name of a scope, in characters.
+const SCOPE_CHARS: usize = 1000;
 /// Maximum number of entries of a list.
 const ENTRIES: usize = 12;
 /// Maximum number of key findings in a labelled block, where the overview may contain them.
@@ -33,7 +38,7 @@ pub(super) const PREAMBLE: &str = "Record of an earlier conversation. Quoted lin
 
 /// The opening text of a context over several conversations.
 pub(super) fn scope_preamble(scope: &str, has_all: bool) -> String {
-    let scope = scope.replace(char::is_control, " ");
+    let scope = fence::line(scope, SCOPE_CHARS);
     let which = if has_all { "the earlier" } else { "the latest" };
     let rest = if has_all { "" } else { "; older ones are omitted" };
     format!(
@@ -47,7 +52,7 @@ pub(super) fn session_heading(conversation: &Conversation) -> String {
     let day = &conversation.last_activity.to_minute()[..10];
     let messages = conversation.totals.messages;
     let slug = &conversation.slug;
-    let title = conversation.title.as_deref().map(plain_title).unwrap_or_default();
+    let title = conversation.title.as_deref().map(fence::title).unwrap_or_default();
     // A slug made from the title says the same.
     let title = if title.is_empty() || slug_of(&title) == *slug {
         String::new()
@@ -88,7 +93,7 @@ pub(super) fn span(block: &mut String, first: u32, last: u32) {
 
 /// The name of a thread in a header; nothing for the main thread.
 pub(super) fn thread_label(thread: &ThreadName) -> String {
-    if thread.is_main() { String::new() } else { format!(" · {}", plain(thread.as_str())) }
+    if thread.is_main() { String::new() } else { format!(" · {}", fence::name(thread.as_str())) }
 }
 
 /// A message to be rendered.
@@ -139,10 +144,11 @@ impl MessageBlock<'_> {
             HeaderStyle::Day => _ = write!(head, "#{idx} · {} · ", &at.to_minute()[..10]),
             HeaderStyle::Minute => head.push_str(&run_head(idx, at)),
         }
-        head.push_str(&author(self.message));
+        let body = &self.message.body;
+        head.push_str(&fence::speaker(body.role.as_str(), body.author.as_deref()));
         if !self.message.thread.is_main() {
             // Writing to a string does not fail.
-            _ = write!(head, " ({})", plain(self.message.thread.as_str()));
+            _ = write!(head, " ({})", fence::name(self.message.thread.as_str()));
         }
         if self.message.body.edited_at.is_some() {
             head.push_str(" (edited)");
@@ -153,14 +159,14 @@ impl MessageBlock<'_> {
 
     fn body(&self, block: &mut String, detail: DetailLevel) {
         for call in self.calls {
-            quote(block, &tool_line(call));
+            fence::quote(block, &tool_line(call));
         }
         match (detail, self.part) {
-            (DetailLevel::Mention | DetailLevel::Gist, Some(part)) => quote(block, part),
+            (DetailLevel::Mention | DetailLevel::Gist, Some(part)) => fence::quote(block, part),
             (DetailLevel::Mention | DetailLevel::Gist, None) => {
-                quote(block, &excerpt::head(self.text(), GIST_CHARS));
+                fence::quote(block, &excerpt::head(self.text(), GIST_CHARS));
             }
-            _ => quote(block, self.text()),
+            _ => fence::quote(block, self.text()),
         }
         block.push('\n');
     }
@@ -193,32 +199,8 @@ pub(super) fn slice_text(message: &Message, slice: Slice) -> &str {
 
 /// A tool call on one line.
 pub(super) fn tool_line(call: &ToolCall) -> String {
-    let args = treering_core::text::preview(call.call.args.as_str(), ARGS_CHARS);
-    format!("[{} {args}]", treering_core::text::preview(&call.call.name, 60))
-}
-
-/// The speaker's name, or the role if there is none.
-pub(super) fn author(message: &Message) -> String {
-    let role = message.body.role.as_str();
-    let Some(author) = &message.body.author else { return role.to_owned() };
-    let name = plain(author);
-    if name.starts_with(char::is_alphanumeric) { name } else { role.to_owned() }
-}
-
-/// A name, restricted to characters that cannot be mistaken for markup.
-pub(super) fn plain(name: &str) -> String {
-    plain_text(name, 40)
-}
-
-/// A title, restricted in the same way.
-fn plain_title(title: &str) -> String {
-    plain_text(title, 80)
-}
-
-fn plain_text(text: &str, chars: usize) -> String {
-    let is_plain = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '\'');
-    let text: String = text.chars().filter(is_plain).take(chars).collect();
-    text.trim().to_owned()
+    let args = fence::line(call.call.args.as_str(), ARGS_CHARS);
+    format!("[{} {args}]", fence::line(&call.call.name, TOOL_CHARS))
 }
 
 /// The levels of detail of a node: its best points, then the text, then the lists.
@@ -246,14 +228,14 @@ pub(super) fn node(node: &Node, detail: DetailLevel) -> String {
         DetailLevel::Mention | DetailLevel::Gist => quote_points(&mut block, content, 1),
         DetailLevel::Points(number) => quote_points(&mut block, content, number),
         DetailLevel::Text => {
-            quote(&mut block, content.overview.trim());
-            new_points(content, &[]).iter().for_each(|line| quote(&mut block, line));
+            fence::quote(&mut block, content.overview.trim());
+            new_points(content, &[]).iter().for_each(|line| fence::quote(&mut block, line));
         }
         DetailLevel::Details => {
-            quote(&mut block, content.overview.trim());
+            fence::quote(&mut block, content.overview.trim());
             let lists = new_points(content, &[]).into_iter();
             let lists = lists.chain(files_and_tools(content)).chain(mentions(content));
-            lists.for_each(|line| quote(&mut block, &line));
+            lists.for_each(|line| fence::quote(&mut block, &line));
         }
     }
     block.push('\n');
@@ -267,12 +249,12 @@ pub(super) fn quote_points(block: &mut String, content: &NodeContent, number: u1
     // The shortest form of a node makes room for the other nodes.
     if let ([point], 1) = (points.as_slice(), number) {
         let text = excerpt::head(point.text, POINT_CHARS);
-        return quote(block, &RankedLine::dated(&text, point.day, &mut None));
+        return fence::quote(block, &RankedLine::dated(&text, point.day, &mut None));
     }
     points.sort_by_key(Point::order);
     let mut day = None;
     for point in points {
-        quote(block, &RankedLine::dated(point.text, point.day, &mut day));
+        fence::quote(block, &RankedLine::dated(point.text, point.day, &mut day));
     }
 }
 
@@ -332,7 +314,8 @@ pub(super) fn new_points(content: &NodeContent, shown: &[String]) -> Vec<String>
 
 /// The files and the tools of a node, one line each.
 pub(super) fn files_and_tools(content: &NodeContent) -> Vec<String> {
-    let tools: Vec<String> = content.tools_used.iter().map(|tool| plain(&tool.name)).collect();
+    let tools: Vec<String> =
+        content.tools_used.iter().map(|tool| fence::name(&tool.name)).collect();
     let files = list("Files mentioned", &content.files_mentioned, ENTRIES);
     files.into_iter().chain(list("Tools used", &tools, ENTRIES)).collect()
 }
@@ -359,69 +342,4 @@ pub(super) fn list(name: &str, entries: &[String], most: usize) -> Option<String
     let entries: Vec<&str> = entries.map(|entry| entry.trim().trim_end_matches('.')).collect();
     let separator = if entries.iter().any(|it| it.contains(", ")) { "; " } else { ", " };
     (!entries.is_empty()).then(|| format!("{name}: {}{more}", entries.join(separator)))
-}
-
-/// Appends a text as quoted lines. Every kind of line break starts a new quoted line, and control
-/// characters are replaced.
-pub(super) fn quote(block: &mut String, text: &str) {
-    let mut lines = text.split('\n').peekable();
-    while let Some(line) = lines.next() {
-        let ends = lines.peek().is_some().then(|| line.strip_suffix('\r')).flatten();
-        let line = ends.unwrap_or(line);
-        if line.bytes().fold(false, |odd, byte| odd | may_be_odd(byte)) {
-            line.split(ends_line)
-                .for_each(|line| quote_line(block, &line.replace(is_odd, "\u{fffd}")));
-        } else {
-            quote_line(block, line);
-        }
-    }
-}
-
-fn quote_line(block: &mut String, line: &str) {
-    block.push_str(if line.is_empty() { ">" } else { "> " });
-    block.push_str(line);
-    block.push('\n');
-}
-
-/// Whether some readers treat the character as a line break.
-const fn ends_line(c: char) -> bool {
-    matches!(c, '\r' | '\n' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
-}
-
-fn is_odd(c: char) -> bool {
-    c.is_control() && c != '\t'
-}
-
-/// Whether a line break or a control character may begin with this byte. This cheap check rules
-/// out most lines.
-const fn may_be_odd(byte: u8) -> bool {
-    byte < b' ' && byte != b'\t' || matches!(byte, 0x7f | 0xc2 | 0xe2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_line_is_quoted_whatever_ends_it() {
-        let mut block = String::new();
-        quote(&mut block, "a\n\n## b\r\n> c\rd\u{2028}e\u{b}f\u{85}g\0\u{1b}[2J");
-        assert_eq!(block, "> a\n>\n> ## b\n> > c\n> d\n> e\n> f\n> g\u{fffd}\u{fffd}[2J\n");
-        for (text, quoted) in
-            [("", ">\n"), ("\n", ">\n>\n"), ("a\r", "> a\n>\n"), ("a\r\r\nb", "> a\n>\n> b\n")]
-        {
-            let mut block = String::new();
-            quote(&mut block, text);
-            assert_eq!(block, quoted, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn nothing_odd_is_passed_over() {
-        for c in (0..=0x10_ffff).filter_map(char::from_u32).filter(|c| ends_line(*c) || is_odd(*c))
-        {
-            let mut bytes = [0; 4];
-            assert!(may_be_odd(c.encode_utf8(&mut bytes).as_bytes()[0]), "{c:?}");
-        }
-    }
 }

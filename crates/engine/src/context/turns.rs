@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use treering_core::packing::{BlockStyle, Information, Piece, PieceKey};
 use treering_core::ports::{Span, StoreResult};
-use treering_core::{MessageIdx, Slice, TextPosition, TurnNo};
+use treering_core::{MessageIdx, Slice, TextPosition, TurnNo, fence};
 
 use super::labelled::{self, TURN_GRAINS, TurnBlock};
 use super::piece_source::{ConversationPieces, increasing_costs};
@@ -39,7 +39,7 @@ impl ConversationPieces<'_> {
         if turn.tool_calls > 0 {
             let span = Span::between(TurnNo(no), TurnNo(no + 1));
             for call in self.reader.tool_calls(self.key.id, span)? {
-                let name = render::plain(&call.call.name);
+                let name = fence::name(&call.call.name);
                 if !name.is_empty() && !tools.contains(&name) {
                     tools.push(name);
                 }

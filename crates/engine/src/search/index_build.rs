@@ -14,7 +14,7 @@ use super::index::{
     ConversationEntry, FLAG_DELETED, FLAG_QUESTION, FLAG_STANDING_INSTRUCTION, FLAG_TOOL_CALL,
     FLAG_USER, IndexedItem, ItemEmbedding, ItemIndex, NO_SESSION, NodeExtent, role_code,
 };
-use super::text::{call_text, head, node_text};
+use super::text::{call_text, node_text};
 
 /// The minimum silence between two sessions, in microseconds.
 const SESSION_GAP_MICROS: i64 = 20 * 60 * 1_000_000;
@@ -37,8 +37,7 @@ impl ItemIndex {
     /// arrive in order.
     fn add_message(&mut self, id: ConversationId, message: &Message, embedding: ItemEmbedding) {
         let body = &message.body;
-        let text = message.recalled_text();
-        let text = head(&text);
+        let text = &*message.recalled_text();
         let mut flags = 0;
         if body.role == Role::User {
             flags |= FLAG_USER;
@@ -73,7 +72,7 @@ impl ItemIndex {
             flags: FLAG_TOOL_CALL,
             ..self.new_item(id)
         };
-        self.insert(item, None, head(&call_text(call)), embedding);
+        self.insert(item, None, &call_text(call), embedding);
     }
 
     /// Adds a node and replaces its previous version.
@@ -86,7 +85,7 @@ impl ItemIndex {
             ..self.new_item(id)
         };
         let extent = self.extent_of(node);
-        self.insert(item, Some(extent), head(&node_text(node)), embedding);
+        self.insert(item, Some(extent), &node_text(node), embedding);
     }
 
     /// The extent of a node. A group follows its children in the change feed.

@@ -47,7 +47,8 @@ use in_process::InProcessIndex;
 pub use exclude::Exclusion;
 pub(crate) use index_cache::IndexCache;
 pub use snippet::Snippet;
-pub(crate) use text::{call_text, content_hash, text_to_embed};
+use text::call_text;
+pub(crate) use text::{content_hash, embedded_call_text, text_to_embed};
 
 /// Number of items to compare for each turn of a result.
 const ITEMS_PER_TURN: usize = 4;

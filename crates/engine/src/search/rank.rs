@@ -3,7 +3,9 @@
 
 use std::cmp::Ordering;
 
-use treering_core::fusion::{Signals, brevity, idf, proximity, session_bm25, term_weights};
+use treering_core::fusion::{
+    Signals, brevity, idf, is_rare, proximity, rare_term_bonus, session_bm25, term_weights,
+};
 use treering_core::{Question, QuestionTerm};
 
 use super::filter::Filter;
@@ -186,8 +188,11 @@ struct Scorer<'a> {
     holds: Vec<u32>,
     first: u32,
     weights: Vec<f32>,
-    /// The summed weights of the terms, for each byte of the mask.
+    /// The summed weights of the terms, for each byte of the mask; also those of the rare ones.
     sums: Vec<[f32; 256]>,
+    rare_sums: Vec<[f32; 256]>,
+    /// A bit mask of the rare terms.
+    rare_terms: u32,
     /// For each term its weight among sessions, and the mean session size.
     session_weights: Vec<f32>,
     session_mean: f32,
@@ -218,6 +223,9 @@ impl<'a> Scorer<'a> {
         let messages = messages_in_scope(index, filter);
         let shares: Vec<f32> = terms.iter().map(|term| term.share()).collect();
         let weights = term_weights(&shares, messages, &matches.messages);
+        let is_rare: Vec<bool> = matches.messages.iter().map(|it| is_rare(messages, *it)).collect();
+        let rare_weights: Vec<f32> =
+            weights.iter().zip(&is_rare).map(|(it, is)| if *is { *it } else { 0.0 }).collect();
         let number = match &filter.conversations {
             None => index.session_sizes.len() as u32,
             Some(conversations) => {
@@ -232,6 +240,8 @@ impl<'a> Scorer<'a> {
             holds: matches.holds,
             first: range.start,
             sums: byte_sums(&weights),
+            rare_sums: byte_sums(&rare_weights),
+            rare_terms: (0..).zip(&is_rare).map(|(bit, is)| u32::from(*is) << bit).sum(),
             session_weights: session_weights(number, &matches.session_counts, &weights),
             session_mean: messages as f32 / number.max(1) as f32,
             session_term_counts: matches.session_term_counts,
@@ -275,14 +285,16 @@ impl<'a> Scorer<'a> {
             highest = if value > highest { value } else { highest };
         };
         // Nearly every query has eight terms or fewer.
-        match self.sums.as_slice() {
-            [sums] => {
+        match (self.sums.as_slice(), self.rare_sums.as_slice()) {
+            ([sums], [rare_sums]) => {
                 items.for_each(|(score, (bits, length_norm))| {
-                    put(score, sums[*bits as usize & 255] * length_norm);
+                    let bits = *bits as usize & 255;
+                    let bonus = rare_sums[bits] * rare_term_bonus(*length_norm);
+                    put(score, sums[bits] * length_norm + bonus);
                 });
             }
             _ => items.for_each(|(score, (bits, length_norm))| {
-                put(score, self.weight(*bits) * length_norm);
+                put(score, self.weight(*bits, *length_norm));
             }),
         }
         highest
@@ -307,20 +319,18 @@ impl<'a> Scorer<'a> {
         if term_bits == 0 {
             return 0.0;
         }
-        self.weight(term_bits) * self.length_norm(item)
+        self.weight(term_bits, self.length_norm(item))
     }
 
-    /// The summed weight of the terms in a mask.
+    /// The summed weight of the terms in a mask, in an item with this length norm.
     #[inline]
-    fn weight(&self, term_bits: u32) -> f32 {
-        match self.sums.as_slice() {
-            [] => 0.0,
-            [sums] => sums[term_bits as usize & 255],
-            tables => {
-                let bytes = term_bits.to_le_bytes();
-                tables.iter().zip(bytes).map(|(sums, byte)| sums[usize::from(byte)]).sum()
-            }
-        }
+    fn weight(&self, term_bits: u32, length_norm: f32) -> f32 {
+        let sum = |tables: &[[f32; 256]]| -> f32 {
+            let bytes = term_bits.to_le_bytes();
+            tables.iter().zip(bytes).map(|(sums, byte)| sums[usize::from(byte)]).sum()
+        };
+        let bonus = rare_term_bonus(length_norm);
+        sum(&self.sums) * length_norm + sum(&self.rare_sums) * bonus
     }
 
     #[inline]
@@ -383,9 +393,12 @@ impl<'a> Scorer<'a> {
                 return;
             }
             let distance = (items[other as usize].mid_char - it.mid_char).abs();
-            let gain =
-                if other == item { 1.0 } else { proximity(distance) } * self.length_norm(other);
+            let (near, norm) =
+                (if other == item { 1.0 } else { proximity(distance) }, self.length_norm(other));
+            let (gain, rare_gain) = (near * norm, near * (norm + rare_term_bonus(norm)));
             for (index, best) in best.iter_mut().enumerate().take(self.weights.len()) {
+                let is_rare = self.rare_terms >> index & 1 == 1;
+                let gain = if is_rare { rare_gain } else { gain };
                 if term_bits >> index & 1 == 1 && gain > *best {
                     *best = gain;
                 }

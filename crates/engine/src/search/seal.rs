@@ -16,7 +16,7 @@ use crate::kill_points::{self, KillPoint};
 
 /// The version of the text analysis: terms, flags and the searchable texts. Raise it with every
 /// change, so that segments of the old analysis are not used.
-pub(super) const ANALYSIS_VERSION: u32 = 1;
+pub(super) const ANALYSIS_VERSION: u32 = 2;
 
 /// A text whose embedding tells the versions of an instant embedder apart.
 const PROBE: &str = "The quick brown fox asked 7 questions about the vessel, and nobody answered.";

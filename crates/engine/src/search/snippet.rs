@@ -1,5 +1,6 @@
 //! Snippets: the part of a text that shows why it was found.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use treering_core::Question;
@@ -8,8 +9,8 @@ use treering_core::lexicon::TermId;
 /// Maximum length of a snippet, in characters.
 const LONGEST: usize = 240;
 
-/// Maximum length of the text that is searched for a snippet, in characters.
-const LOOKED_AT: usize = 20_000;
+/// Length of the parts in which a text is searched for a snippet, in characters.
+const PART: usize = 20_000;
 
 /// Finds the words of a line that match one of the terms.
 pub(super) type Matches<'a> = dyn Fn(&str, &[TermId]) -> Vec<(usize, usize)> + 'a;
@@ -32,20 +33,16 @@ impl fmt::Display for Snippet {
 impl Snippet {
     /// The part of a text that contains most of the query's words.
     pub(super) fn of(text: &str, question: &Question, matches: &Matches<'_>) -> Self {
-        let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
-        let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
-        let terms = question.terms.iter().filter(|term| !term.is_question_word);
-        let term_ids: Vec<TermId> = terms.flat_map(|term| term.ids()).collect();
-        let found = matches(&line, &term_ids);
+        let BestLine { line, found, is_start, is_end, .. } = BestLine::of(text, question, matches);
         let (from, until) = window(&line, &found);
         let mut part = String::new();
-        if from > 0 {
+        if from > 0 || !is_start {
             part.push('…');
         }
         let shift = part.len();
         part.push_str(line[from..until].trim_end());
         let end = part.len();
-        if until < line.len() {
+        if until < line.len() || !is_end {
             part.push('…');
         }
         let visible = found.iter().filter(|(start, stop)| *start >= from && *stop <= until);
@@ -71,6 +68,50 @@ impl Snippet {
         text.push_str(&self.text[at..]);
         text
     }
+}
+
+/// The part of a long text that matches a query best, on one line.
+#[derive(Default)]
+struct BestLine {
+    line: String,
+    /// The byte ranges of the matches.
+    found: Vec<(usize, usize)>,
+    /// The number of different words among the matches.
+    words: usize,
+    /// Whether it is the start, and the end, of the text.
+    is_start: bool,
+    is_end: bool,
+}
+
+impl BestLine {
+    /// The first part that contains the most of the query's words.
+    fn of(text: &str, question: &Question, matches: &Matches<'_>) -> Self {
+        let terms = question.terms.iter().filter(|term| !term.is_question_word);
+        let term_ids: Vec<TermId> = terms.clone().flat_map(|term| term.ids()).collect();
+        let mut best: Option<Self> = None;
+        let mut rest = text;
+        while !rest.is_empty() && best.as_ref().is_none_or(|it| it.words < terms.clone().count()) {
+            let is_start = rest.len() == text.len();
+            let part = first_part(rest);
+            rest = &rest[part.len()..];
+            let line = part.split_whitespace().collect::<Vec<_>>().join(" ");
+            let found = matches(&line, &term_ids);
+            let words: BTreeSet<String> =
+                found.iter().map(|(start, stop)| line[*start..*stop].to_lowercase()).collect();
+            if best.as_ref().is_none_or(|it| words.len() > it.words) {
+                let is_end = rest.is_empty();
+                best = Some(Self { line, found, words: words.len(), is_start, is_end });
+            }
+        }
+        best.unwrap_or_else(|| Self { is_start: true, is_end: true, ..Self::default() })
+    }
+}
+
+/// The first part of a text, up to a gap between words.
+fn first_part(text: &str) -> &str {
+    let Some((end, _)) = text.char_indices().nth(PART) else { return text };
+    let gap = text[..end].rfind(char::is_whitespace).filter(|gap| *gap > 0);
+    &text[..gap.unwrap_or(end)]
 }
 
 /// The part of a line with the most matches, cut at word boundaries.
@@ -119,6 +160,19 @@ mod tests {
     use treering_core::lexicon::Lexer;
 
     use super::*;
+
+    #[test]
+    fn the_end_of_a_long_text_is_searched_too() {
+        let question = Question::new("tannenhof port", "2026-01-01T00:00:00Z".parse().unwrap());
+        let lexer = Lexer::default();
+        let matches = |line: &str, terms: &[TermId]| lexer.matches(line, terms);
+        let filler = "The port is open and the weather is fine. ".repeat(2000);
+        let snippet = Snippet::of(&format!("{filler}Tannenhof port."), &question, &matches);
+        assert!(snippet.text.starts_with('…') && snippet.text.ends_with("port."), "{snippet}");
+        assert!(snippet.marked("[", "]").contains("[Tannenhof] [port]."), "{snippet}");
+        let snippet = Snippet::of(&format!("Tannenhof port. {filler}"), &question, &matches);
+        assert!(snippet.text.starts_with("Tannenhof port."), "{snippet}");
+    }
 
     #[test]
     fn the_best_part_is_shown_with_its_matches() {

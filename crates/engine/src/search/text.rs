@@ -5,10 +5,8 @@ use std::borrow::Cow;
 use treering_core::ports::Change;
 use treering_core::{ContentHash, Node, ToolCall, embedding_text, prompt};
 
-/// Maximum indexed length of a text, in bytes.
-const LONGEST: usize = 100_000;
-/// Maximum indexed length of a tool result, in bytes.
-const RESULT: usize = 4000;
+/// Maximum length of a tool result in the text of a call that is embedded, in bytes.
+const EMBEDDED_RESULT: usize = 4000;
 
 /// The searchable text of a node: overview, action items, files, findings and decisions. It has
 /// no labels, which would match a query's words in every node.
@@ -28,8 +26,17 @@ pub(crate) fn node_text(node: &Node) -> String {
     text
 }
 
-/// The searchable text of a tool call: its name, its arguments and the head of its result.
-pub(crate) fn call_text(call: &ToolCall) -> String {
+/// The searchable text of a tool call: its name, its arguments and its result.
+pub(super) fn call_text(call: &ToolCall) -> String {
+    call_text_up_to(call, usize::MAX)
+}
+
+/// The text of a tool call that is embedded: its name, its arguments and the head of its result.
+pub(crate) fn embedded_call_text(call: &ToolCall) -> String {
+    call_text_up_to(call, EMBEDDED_RESULT)
+}
+
+fn call_text_up_to(call: &ToolCall, result_bytes: usize) -> String {
     if call.call.is_forgotten() {
         return String::new();
     }
@@ -38,7 +45,7 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
         "{}\n{}\n{}",
         call.call.name,
         without_markup(call.call.args.as_str()),
-        without_markup(cut(result, RESULT))
+        without_markup(cut(result, result_bytes))
     )
 }
 
@@ -51,7 +58,7 @@ fn without_markup(json: &str) -> String {
 pub(crate) fn text_to_embed(change: &Change) -> Cow<'_, str> {
     match change {
         Change::Message(_, message) => message.recalled_text(),
-        Change::ToolCall(_, call) => Cow::Owned(call_text(call)),
+        Change::ToolCall(_, call) => Cow::Owned(embedded_call_text(call)),
         Change::Node(_, node) => Cow::Owned(embedding_text::of_node(&node.content)),
         Change::JobEvent(..) | Change::Vector(..) | Change::Removed(_) => Cow::Borrowed(""),
     }
@@ -60,11 +67,6 @@ pub(crate) fn text_to_embed(change: &Change) -> Cow<'_, str> {
 /// The key under which the vector of an embedded text is stored.
 pub(crate) fn content_hash(text: &str) -> ContentHash {
     ContentHash::of_fields(&[text.as_bytes()])
-}
-
-/// The part of a text whose words are indexed.
-pub(crate) fn head(text: &str) -> &str {
-    cut(text, LONGEST)
 }
 
 fn cut(text: &str, max_bytes: usize) -> &str {

@@ -2,6 +2,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
+use treering_core::fence;
 use treering_engine::{Engine, Error};
 
 use super::types::{StatusResult, UpdateResult};
@@ -123,20 +124,26 @@ pub(super) fn status(
 /// A result that a model reads. It has no structured content, because some clients give a model
 /// only that, and others only the text.
 pub(super) fn text(text: String) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(text)])
+    CallToolResult::success(vec![ContentBlock::text(fence::visible(&text))])
 }
 
 /// Structured data, with one sentence for clients without structured content.
 pub(super) fn data(result: &impl Serialize, sentence: String) -> CallToolResult {
     let mut answer = text(sentence);
-    answer.structured_content = serde_json::to_value(result).ok();
+    answer.structured_content =
+        visible_json(result).and_then(|json| serde_json::from_str(&json)).ok();
     answer
 }
 
 /// A tool error with advice for the model.
 pub(super) fn refused(refusal: &ServiceError) -> CallToolResult {
     let text = format!("{refusal}.\nNext step: {}.", advice(refusal));
-    CallToolResult::error(vec![ContentBlock::text(text)])
+    CallToolResult::error(vec![ContentBlock::text(fence::visible(&text))])
+}
+
+/// Data as JSON that hides nothing from a model.
+pub(super) fn visible_json(data: &impl Serialize) -> serde_json::Result<String> {
+    Ok(fence::visible_json(&serde_json::to_string(data)?).into_owned())
 }
 
 fn advice(refusal: &ServiceError) -> String {

@@ -3,6 +3,8 @@
 
 mod asking;
 mod convert;
+#[cfg(test)]
+mod fence_tests;
 mod progress;
 mod prompts;
 mod render;

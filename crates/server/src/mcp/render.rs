@@ -1,10 +1,9 @@
-//! Results as Markdown for a model: ids to expand, rounded scores, local times. Quoted lines are
-//! data.
+//! Results as Markdown for a model: ids to expand, rounded scores, local times. Recorded text and
+//! names go through [`fence`].
 
 use std::fmt::Write as _;
 
-use treering_core::text::preview;
-use treering_core::{Conversation, Message, MessageIdx, Node};
+use treering_core::{Conversation, Message, MessageIdx, Node, fence};
 use treering_engine::{Context, Engine, TurnItem, WholeTurn};
 
 use super::convert::TokenBudget;
@@ -33,10 +32,9 @@ pub(super) fn count(number: u32, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// A text as a Markdown quotation.
-fn quoted(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
-    lines.join("\n")
+/// A text on one quoted line, below an entry of a list.
+fn quoted_below(text: &str) -> String {
+    format!("\n  > {}", fence::line(text, LINE_CHARS))
 }
 
 pub(super) fn search(answer: &SearchAnswer, engine: &Engine, max_tokens: u32) -> String {
@@ -50,7 +48,7 @@ pub(super) fn search(answer: &SearchAnswer, engine: &Engine, max_tokens: u32) ->
         let _ = write!(text, "\n\n{left_out} more did not fit; raise max_tokens to see them.");
     }
     if let Some(reason) = &answer.words_only {
-        let _ = write!(text, "\n\nSearched by words only: {reason}");
+        let _ = write!(text, "\n\nSearched by words only: {}", fence::line(reason, LINE_CHARS));
     }
     text
 }
@@ -59,11 +57,11 @@ pub(super) fn search(answer: &SearchAnswer, engine: &Engine, max_tokens: u32) ->
 fn item_of(slug: &str, item: &FoundView) -> (String, Option<String>) {
     match item {
         FoundView::Message { idx, role, author, .. } => {
-            let speaker = author.clone().unwrap_or_else(|| (*role).to_owned());
+            let speaker = fence::speaker(role, author.as_deref());
             (message_id(slug, MessageIdx(*idx)), Some(speaker))
         }
         FoundView::Call { call, after, .. } => {
-            (message_id(slug, MessageIdx(*after)), Some(format!("tool {call}")))
+            (message_id(slug, MessageIdx(*after)), Some(format!("tool {}", fence::name(call))))
         }
         FoundView::Node { node, .. } => (node.clone(), None),
     }
@@ -72,14 +70,16 @@ fn item_of(slug: &str, item: &FoundView) -> (String, Option<String>) {
 fn hit(hit: &HitView) -> String {
     let (id, speaker) = item_of(&hit.slug, &hit.item);
     let speaker = speaker.unwrap_or_else(|| format!("level {} of {}", hit.level, hit.slug));
-    let facts = [Some(speaker), Some(local_of(&hit.at)), hit.source.clone(), hit.project.clone()];
+    let (source, project) = (hit.source.as_deref(), hit.project.as_deref());
+    let (source, project) = (source.map(fence::value), project.map(fence::value));
+    let facts = [Some(speaker), Some(local_of(&hit.at)), source, project];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     let weak = if hit.weak { " weak" } else { "" };
     let mut text = format!("- `{id}` {:.2}{weak} · {}", hit.score, facts.join(" · "));
     if let Some(later) = &hit.superseded_by {
         let _ = write!(text, " · superseded by `{}`", later.replace(" #", "#"));
     }
-    let _ = write!(text, "\n  > {}", hit.snippet);
+    text.push_str(&quoted_below(&hit.snippet));
     if !hit.same_turn.is_empty() {
         let others = hit.same_turn.iter().map(|other| {
             let (id, speaker) = item_of(&hit.slug, &other.item);
@@ -91,7 +91,7 @@ fn hit(hit: &HitView) -> String {
 }
 
 fn speaker(message: &Message) -> String {
-    message.body.author.clone().unwrap_or_else(|| message.body.role.as_str().to_owned())
+    fence::speaker(message.body.role.as_str(), message.body.author.as_deref())
 }
 
 /// The context, and a line that names its subject and says what is missing.
@@ -103,7 +103,7 @@ pub(super) fn context(context: &Context, subject: &ContextSubject) -> String {
         true => " Raw messages replace unfinished summaries.",
         false => "",
     };
-    let name = preview(subject.name(), NAME_CHARS);
+    let name = fence::line(subject.name(), NAME_CHARS).replace('`', "'");
     format!(
         "{}\n\n`{name}`: {} of {} tokens, {left_out} messages left out.{degraded} `expand` a \
          message as `SLUG#N`.",
@@ -133,6 +133,7 @@ fn expand_conversation(
 ) -> String {
     let title = conversation.title.as_deref().unwrap_or(&conversation.slug);
     let (start, end) = (local(conversation.started_at), local(conversation.last_activity));
+    let title = fence::line(title, LINE_CHARS);
     let mut text = format!("`{}` · {start} to {end}\n> {title}", conversation.slug);
     let down = around.down.into_iter().map(|it| line(it, conversation)).collect();
     list(&mut text, "Topmost summaries", down, &mut budget);
@@ -163,7 +164,7 @@ fn expand_node(
 
 /// Adds a text as a quotation, as much of it as the budget allows.
 fn push_cut(text: &mut String, content: &str, budget: &mut TokenBudget<'_>) {
-    let (content, is_cut) = budget.cut(&quoted(content));
+    let (content, is_cut) = budget.cut(&fence::quoted(content));
     text.push_str(&content);
     if is_cut {
         text.push_str("\n(cut; raise max_tokens to read the rest)");
@@ -181,7 +182,8 @@ fn details(node: &NodeView) -> Option<String> {
             .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
             .collect();
         if !items.is_empty() {
-            lines.push(format!("> {}: {}", name.replace('_', " "), items.join("; ")));
+            let list = format!("{}: {}", name.replace('_', " "), items.join("; "));
+            lines.push(fence::quoted(&list));
         }
     }
     (!lines.is_empty()).then(|| lines.join("\n"))
@@ -192,7 +194,7 @@ fn line(line: LineView, conversation: &Conversation) -> String {
         0 => format!("{}{}", conversation.slug, line.id),
         _ => line.id,
     };
-    format!("- `{id}` {}", preview(&line.text, LINE_CHARS))
+    format!("- `{id}`{}", quoted_below(&line.text))
 }
 
 /// Adds lines under a heading, as many as the budget allows.
@@ -238,19 +240,18 @@ fn expand_message(
 
 /// A line for another message or a tool call of the turn of message `idx`.
 fn other_step(step: &TurnItem<'_>, slug: &str, idx: MessageIdx) -> Option<String> {
-    let (id, text) = match step {
+    let (id, speaker, text) = match step {
         TurnItem::Message(message) if message.idx == idx => return None,
-        TurnItem::Message(message) => {
-            (message.idx, format!("{}: {}", speaker(message), message.body.text))
-        }
+        TurnItem::Message(message) => (message.idx, speaker(message), message.body.text.clone()),
         TurnItem::ToolCall(call) => {
             let result = call.call.outcome.as_ref().map(|outcome| outcome.result.to_text());
             let args = call.call.args.to_text();
             let result = result.unwrap_or_default();
-            (idx, format!("tool {} {args} → {result}", call.call.name))
+            let speaker = format!("tool {}", fence::name(&call.call.name));
+            (idx, speaker, format!("{args} → {result}"))
         }
     };
-    Some(format!("- `{}` {}", message_id(slug, id), preview(&text, LINE_CHARS)))
+    Some(format!("- `{}` {speaker}{}", message_id(slug, id), quoted_below(&text)))
 }
 
 pub(super) fn sessions(list: &ConversationList, engine: &Engine, max_tokens: u32) -> String {
@@ -268,8 +269,8 @@ pub(super) fn sessions(list: &ConversationList, engine: &Engine, max_tokens: u32
 
 fn session(it: &ConversationView) -> String {
     let state = (it.state != "open").then(|| it.state.to_owned());
-    let labels = it.labels.iter().map(|(name, value)| format!("{name}={value}"));
-    let folder = it.project_path.clone().or_else(|| it.cwd.clone());
+    let labels = it.labels.iter().map(|(name, value)| fence::value(&format!("{name}={value}")));
+    let folder = it.project_path.as_deref().or(it.cwd.as_deref()).map(fence::value);
     let facts = [
         Some(format!("{}, {} tokens", count(it.turns, "turn"), it.tokens)),
         Some(local_of(&it.last_activity)),
@@ -279,10 +280,10 @@ fn session(it: &ConversationView) -> String {
     let facts: Vec<String> = facts.into_iter().flatten().chain(labels).collect();
     let mut text = format!("- `{}` {}", it.slug, facts.join(" · "));
     if let Some(title) = &it.title {
-        let _ = write!(text, "\n  > {title}");
+        text.push_str(&quoted_below(title));
     }
     if let Some(last) = &it.last_message {
-        let _ = write!(text, "\n  > … {last}");
+        text.push_str(&quoted_below(&format!("… {last}")));
     }
     text
 }

@@ -6,11 +6,11 @@ use rmcp::model::{
     ResourceContents, ResourceTemplate,
 };
 use serde::Serialize;
-use treering_core::Timestamp;
 use treering_core::ports::ConversationFilter;
+use treering_core::{Timestamp, fence};
 use treering_engine::ListedConversation;
 
-use super::convert::TokenBudget;
+use super::convert::{TokenBudget, visible_json};
 use crate::service::requests::{PageRequest, WorkRequest};
 use crate::service::{LogList, Service, ServiceError};
 use crate::views::{ConversationPage, ExpandView, NodeView, StepView, TurnView};
@@ -23,6 +23,8 @@ const TURNS: u32 = 20;
 const PAGE_TOKENS: u32 = 8000;
 /// Maximum characters of a message, an argument or a result; `expand` reads the rest.
 const STEP_CHARS: usize = 2000;
+/// Maximum characters of a title.
+const TITLE_CHARS: usize = 200;
 /// Maximum number of log lines.
 const LINES: usize = 200;
 const JSON: &str = "application/json";
@@ -119,7 +121,7 @@ pub(super) fn list(
         let description =
             format!("{} turns, last active {}", it.totals.turns, it.last_activity.to_minute());
         Resource::new(format!("conversation://{}", it.slug), it.slug.clone())
-            .with_title(it.title.unwrap_or(it.slug))
+            .with_title(it.title.map_or(it.slug, |title| fence::line(&title, TITLE_CHARS)))
             .with_description(description)
             .with_mime_type(JSON)
     }));
@@ -246,8 +248,7 @@ fn shortened(mut step: StepView) -> StepView {
 }
 
 fn json(value: &impl Serialize, uri: &str) -> Result<ResourceContents, ServiceError> {
-    let text =
-        serde_json::to_string(value).map_err(|error| ServiceError::Internal(error.to_string()))?;
+    let text = visible_json(value).map_err(|error| ServiceError::Internal(error.to_string()))?;
     Ok(ResourceContents::text(text, uri).with_mime_type(JSON))
 }
 
@@ -266,7 +267,7 @@ fn log(service: &Service, rest: &str) -> Result<String, ServiceError> {
             line.at,
             &line.job[..12],
             line.event,
-            line.text
+            fence::line(&line.text, STEP_CHARS)
         ));
     }
     Ok(text)

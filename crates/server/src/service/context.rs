@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use treering_core::ports::ConversationFilter;
-use treering_core::{Conversation, ConversationId, ConversationState, TurnNo};
+use treering_core::{Conversation, ConversationId, ConversationState, TurnNo, fence};
 use treering_engine::{Context, ContextRequest, ContextScope, ScopeContextRequest, normalize_cwd};
 
 use super::requests::{ContextParams, asking};
@@ -83,9 +83,10 @@ impl Service {
         let project = params.project_path.as_deref().map(normalize_cwd);
         let labels = params.labels.to_vec();
         let mut names: Vec<String> = Vec::new();
-        names.extend(project.as_ref().map(|folder| format!("the project {folder}")));
+        names.extend(project.as_ref().map(|it| format!("the project {}", fence::value(it))));
         names.extend((!labels.is_empty()).then(|| {
-            let labels: Vec<String> = labels.iter().map(ToString::to_string).collect();
+            let labels: Vec<String> =
+                labels.iter().map(|label| fence::value(&label.to_string())).collect();
             format!("the conversations with {}", labels.join(", "))
         }));
         names.extend((!params.conversations.is_empty()).then(|| params.conversations.join(", ")));

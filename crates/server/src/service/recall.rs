@@ -5,7 +5,7 @@ use std::time::Duration;
 use treering_core::fusion::WEAK_BELOW;
 use treering_core::packing::SectionSource;
 use treering_core::ports::ConversationFilter;
-use treering_core::{ConversationId, ConversationState};
+use treering_core::{ConversationId, ConversationState, fence};
 use treering_engine::{Context, ContextRequest, ContextScope, ScopeContextRequest, normalize_cwd};
 
 use super::{Service, ServiceError};
@@ -70,7 +70,7 @@ impl Service {
             states: vec![ConversationState::Open, ConversationState::Closed],
             ..ConversationFilter::all(usize::MAX)
         };
-        let name = format!("the project {folder}");
+        let name = format!("the project {}", fence::value(folder));
         let exclude = session.into_iter().collect();
         let scope = ContextScope { conversations: Vec::new(), filter, exclude, name };
         let query = prompt.cloned();

@@ -26,7 +26,11 @@ pub(super) struct ReadFile {
 /// to go on.
 pub(super) fn read(path: &Path, take: &mut dyn FnMut(ReadFile) -> bool) {
     let is_zip = ending(path).is_some_and(|ending| ending == "zip");
-    if is_zip && let Err(error) = read_archive(path, take) {
+    // Opening a FIFO would wait for its writer.
+    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        let error = io::Error::other("it is not a regular file; `-` reads standard input");
+        take(decoded(path.to_path_buf(), Err(error), false));
+    } else if is_zip && let Err(error) = read_archive(path, take) {
         take(ReadFile {
             path: path.to_path_buf(),
             text: Err(format!("the archive cannot be read: {error}")),
@@ -34,16 +38,8 @@ pub(super) fn read(path: &Path, take: &mut dyn FnMut(ReadFile) -> bool) {
             is_archived: false,
         });
     } else if !is_zip {
-        take(decoded(path.to_path_buf(), read_plain(path), false));
+        take(decoded(path.to_path_buf(), fs::read(path), false));
     }
-}
-
-fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a FIFO would wait for its writer.
-    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
-        return Err(io::Error::other("it is not a regular file; `-` reads standard input"));
-    }
-    fs::read(path)
 }
 
 fn read_archive(path: &Path, take: &mut dyn FnMut(ReadFile) -> bool) -> io::Result<()> {
