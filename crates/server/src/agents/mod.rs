@@ -6,7 +6,6 @@ mod heartbeat;
 mod hook;
 mod pauses;
 mod recall;
-mod spool;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,10 +17,10 @@ pub use heartbeat::{
     AgentHealth, Deletion, HookFailure, HookProblem, LaggingTranscript, check, deletion,
     note_installed, transcript_folder, transcripts,
 };
-pub use hook::{HookCapture, TranscriptRef, capture, reply};
+pub use hook::{capture, reply};
 pub use pauses::{PauseError, pause, read_pauses, resume};
 pub use recall::{RecallRequest, RecallTrigger};
-pub use spool::{ReplayReport, Spool};
+pub use treering::capture::{HookCapture, ReplayReport, Spool, TranscriptRef};
 
 /// The events of Cursor that are captured or, like `sessionStart`, answered. The tool events also
 /// fire for shell commands and MCP tools; `stop` ends a turn, and `sessionEnd` would add nothing to
