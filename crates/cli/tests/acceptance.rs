@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::endpoints::TestServer;
 use crate::home::Home;
 use serde_json::{Value, json};
 
@@ -78,6 +79,9 @@ fn sample() -> (Home, tempfile::TempDir, String) {
 fn what_was_deleted_stays_deleted_through_thirteen_steps() {
     let (home, folder, source) = sample();
     check(&home, "written and found", true);
+    assert!(is_in_files(home.path(), TARGET), "its bytes are there");
+    let before = home.json(&["show", "harbour", "--nodes"]).to_string();
+    assert!(before.contains(TARGET), "a summary has it: {before}");
     let early = folder.path().join("early.jsonl");
     let late = folder.path().join("late.jsonl");
     home.ok(&["export", "--output", early.to_str().unwrap()]);
@@ -94,18 +98,21 @@ fn what_was_deleted_stays_deleted_through_thirteen_steps() {
     home.json(&["work"]);
     home.json(&["reindex"]);
     check(&home, "every background job run", false);
-    for (kind, args) in [
-        ("messages", &["show", "harbour", "--full"][..]),
-        ("nodes", &["show", "harbour", "--nodes"]),
-        ("contexts", &["context", "harbour", "--query", "code decided", "--budget", "20000"]),
-        ("log", &["logs"]),
-        ("audit", &["audit"]),
+    // The log and the audit have no text of messages at all, so their control is an entry.
+    for (kind, args, control) in [
+        ("messages", &["show", "harbour", "--full"][..], CONTROL),
+        ("nodes", &["show", "harbour", "--nodes"], CONTROL),
+        (
+            "contexts",
+            &["context", "harbour", "--query", "code decided", "--budget", "20000"],
+            CONTROL,
+        ),
+        ("log", &["logs"], "summarise messages"),
+        ("audit", &["audit"], "\"target\":\"message\""),
     ] {
         let shown = home.json(args).to_string();
         assert!(!shown.contains(TARGET), "{kind}: {shown}");
-        if !["log", "audit"].contains(&kind) {
-            assert!(shown.contains(CONTROL), "{kind} have the control");
-        }
+        assert!(shown.contains(control), "{kind} have the control: {shown}");
     }
     assert!(!is_in_files(home.path(), TARGET) && is_in_files(home.path(), CONTROL));
     let audited = home.json(&["audit"])["records"].as_array().unwrap().len();
@@ -120,7 +127,7 @@ fn what_was_deleted_stays_deleted_through_thirteen_steps() {
         let copy = Home::new();
         copy.json(&["import", files[0], files[1]]);
         check(&copy, "the copy has the tombstones", false);
-        assert!(!is_in_files(copy.path(), TARGET));
+        assert!(!is_in_files(copy.path(), TARGET) && is_in_files(copy.path(), CONTROL));
         copy.json(&["import", early]);
         check(&copy, "the early export fed to the copy later", false);
     }
@@ -152,7 +159,8 @@ fn a_correction_outlives_the_source_and_a_rebuild() {
         check(&home, step, false);
         assert!(is_found(&home, "zq444vk"), "{step}");
         let context = home.json(&["context", "harbour", "--query", "the code of the crane"]);
-        assert!(!context.to_string().contains(TARGET), "{step}: {context}");
+        let context = context.to_string();
+        assert!(!context.contains(TARGET) && context.contains("zq444vk"), "{step}: {context}");
         match step {
             "corrected" => drop(home.json(&["import", &source])),
             _ => drop(home.json(&["update", "harbour", "--full"])),
@@ -167,6 +175,21 @@ fn a_correction_outlives_the_source_and_a_rebuild() {
     let verified = home.json(&["verify"]);
     assert_eq!(verified["clean"], true, "{verified}");
     assert!(!verified["stale"].as_array().unwrap().is_empty(), "{verified}");
+}
+
+/// A server applies the rules by itself.
+#[test]
+fn a_server_forgets_by_rule() {
+    let (home, _folder, _) = sample();
+    home.json(&["append", "--user", "zq777vk is fresh"]);
+    let rule = ["--set", "retention.rules=[\"30d\"]"];
+    let server = TestServer::start(home.path(), &rule);
+    while server.get("/v1/audit")["records"].as_array().unwrap().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(server.get("/v1/audit")["records"][0]["target"], "retention");
+    server.stop();
+    assert!(!is_found(&home, TARGET) && is_found(&home, "zq777vk"));
 }
 
 #[test]
@@ -193,10 +216,14 @@ fn old_conversations_are_forgotten_by_rule() {
         "{dry}"
     );
     check(&home, "a dry run", true);
-    let other = home.json(&["--set", &rule("cursor 30d"), "retain"]);
-    assert_eq!(other["forgotten"], Value::Null, "another source");
-    home.json(&["--set", &rule("30d"), "retain"]);
+    home.json(&["label", "harbour", "user=42"]);
+    for rule_of_others in ["cursor 30d", "user=43 30d", "user=42 30000d"] {
+        let others = home.json(&["--set", &rule(rule_of_others), "retain"]);
+        assert_eq!(others["forgotten"], Value::Null, "{rule_of_others}");
+    }
+    assert!(is_in_files(home.path(), TARGET) && is_in_files(home.path(), "zq777vk"));
+    home.json(&["--set", &rule("user=42 30d"), "retain"]);
     assert!(!is_found(&home, TARGET) && is_found(&home, "zq777vk"));
-    assert!(!is_in_files(home.path(), TARGET));
+    assert!(!is_in_files(home.path(), TARGET) && is_in_files(home.path(), "zq777vk"));
     assert_eq!(home.json(&["audit"])["records"][0]["target"], "retention");
 }

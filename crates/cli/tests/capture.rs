@@ -321,6 +321,79 @@ fn status_says_how_far_capture_is_behind() {
 }
 
 #[test]
+fn a_pause_is_not_a_lag() {
+    let home = Home::new();
+    home.ok(&["install", "claude-code", "--yes"]);
+    let mut session = Session::new(home.path().join(".claude/projects/w/s.jsonl"), "s");
+    let turn = session.turn("One?", "One.");
+    session.append(&turn);
+    hook(&home, &session.input());
+    // The turns have the times 10:03 to 10:06.
+    let pauses = home.path().join("pauses.json");
+    let pause =
+        |until: Value| json!([{ "from": "2026-03-01T10:03:00Z", "until": until }]).to_string();
+    for _ in 0..2 {
+        let turn = session.turn("More?", "More.");
+        session.append(&turn);
+    }
+    let mut other = Session::new(home.path().join(".claude/projects/w/t.jsonl"), "t");
+    other.records = 2;
+    let turn = other.turn("Three?", "Three.");
+    other.append(&turn);
+    assert_eq!(status(&home).1, Some(1), "without a pause, capture is behind");
+    for until in [Value::Null, json!("2026-03-01T10:08:00Z")] {
+        fs::write(&pauses, pause(until)).unwrap();
+        let (text, code) = status(&home);
+        assert_eq!(code, Some(0), "{text}");
+        let doctor = home.run(&["doctor", "--offline"]);
+        let found = String::from_utf8(doctor.stdout).unwrap();
+        assert!(doctor.status.success() && !found.contains("ahead"), "{found}");
+    }
+    fs::write(&pauses, pause(json!("2026-03-01T10:05:00Z"))).unwrap();
+    let (text, code) = status(&home);
+    assert!(code == Some(1) && text.contains("1 turn ahead"), "what was said after it: {text}");
+}
+
+/// A title may come before the first entry. The checkpoint does not hold it, and it is not lost.
+#[test]
+fn a_checkpoint_has_no_text() {
+    let home = Home::new();
+    let mut session = Session::new(home.path().join("files/s.jsonl"), "s");
+    session.append("{\"type\":\"summary\",\"summary\":\"zq1vk title\",\"leafUuid\":\"x\"}\n");
+    hook(&home, &session.input());
+    await_checkpoints(home.path(), 1);
+    assert!(!is_in_files(&home.path().join("capture"), "zq1vk"));
+    let turn = session.turn("zq2vk?", "zq3vk.");
+    session.append(&turn);
+    hook(&home, &session.input());
+    assert_eq!(texts(&home), ["zq2vk?", "zq3vk."]);
+    assert_eq!(home.json(&["sessions"])[0]["title"], "zq1vk title");
+    // A title alone, after the last entry.
+    session.append("{\"type\":\"summary\",\"summary\":\"zq4vk title\",\"leafUuid\":\"x\"}\n");
+    hook(&home, &session.input());
+    assert_eq!(texts(&home).len(), 2);
+    assert_eq!(home.json(&["sessions"])[0]["title"], "zq4vk title");
+    for word in ["zq1vk", "zq2vk", "zq3vk", "zq4vk"] {
+        assert!(!is_in_files(&home.path().join("capture"), word), "{word}");
+    }
+    assert!(is_in_files(&home.path().join("capture"), "s-0001"), "there is a checkpoint");
+}
+
+/// Waits until a hook's process in the background has stored its capture.
+fn await_checkpoints(home: &Path, count: usize) {
+    while checkpoints(home) < count {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_in_files(folder: &Path, text: &str) -> bool {
+    fs::read_dir(folder).unwrap().any(|entry| {
+        let bytes = fs::read(entry.unwrap().path()).unwrap_or_default();
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    })
+}
+
+#[test]
 fn status_reports_hooks_that_do_not_run() {
     let home = Home::demo();
     assert_eq!(status(&home).1, Some(0), "no agent is connected");

@@ -94,7 +94,7 @@ fn a_healthy_home_passes_every_check() {
     home.append_turn();
     let (healthy, found) = home.doctor(&[]);
     assert!(
-        healthy && check(&found, "store")["found"].as_str().unwrap().contains("healthy, schema 11"),
+        healthy && check(&found, "store")["found"].as_str().unwrap().contains("healthy, schema 12"),
         "{found}"
     );
     assert_eq!(

@@ -179,6 +179,52 @@ proptest! {
     }
 }
 
+#[test]
+fn edits_corrections_and_placeholders_round_trip() {
+    let (home, copy) = (Home::new(), Home::new());
+    let tool = r#"{"name":"gauge","args":{"berth":4},"result":"5.4 m","external_id":"c"}"#;
+    for (number, text) in
+        ["The port is 7410.", "The berth is 4.", "My card is 4111."].iter().enumerate()
+    {
+        let id = format!("m{number}");
+        home.json(&[
+            "append",
+            "--key",
+            "k",
+            "--external-id",
+            &id,
+            "--user",
+            text,
+            "--assistant",
+            "Noted.",
+            "--tool",
+            tool,
+        ]);
+    }
+    home.json(&["edit", "k#0", "--text", "The port is 7411."]);
+    home.json(&["correct", "k#0", "--with", "It is 7412."]);
+    home.json(&["correct", "k#0", "--with", "It is 7413."]);
+    home.json(&["correct", "k#2"]);
+    home.json(&["edit", "k#2", "--text", "The berth is 5."]);
+    home.json(&["forget", "k", "--turn", "2", "--yes"]);
+    let export = home.ok(&["export"]);
+    for text in ["7410", "7411", "7412", "7413", "berth is 4", "berth is 5", "wrong_at"] {
+        assert!(export.contains(text), "{text}: {export}");
+    }
+    let report = import(&copy, &export);
+    assert_eq!(report["files"][0]["error"], Value::Null, "{report}");
+    assert_eq!(copy.ok(&["export"]), export);
+    let history = |home: &Home| home.json(&["show", "k#0", "--history"])["versions"].clone();
+    assert_eq!(history(&copy), history(&home));
+    assert_eq!(history(&copy)[2]["correction"], "It is 7412.");
+    // A forget in the copy reaches the history that came with the export.
+    copy.json(&["forget", "k", "--message", "0", "--yes"]);
+    std::fs::remove_file(copy.path().join("all.jsonl")).unwrap();
+    let store = std::fs::read(copy.path().join("treering.db")).unwrap();
+    let has = |text: &str| store.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    assert!(has("berth is 5") && !has("7410") && !has("7412"));
+}
+
 /// Turns, order and counts, which an export does not state.
 fn facts(home: &Home) -> Vec<String> {
     let engine = treering::open_engine(home.path()).unwrap();

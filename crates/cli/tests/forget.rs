@@ -7,6 +7,10 @@ use std::path::Path;
 use crate::endpoints::{McpClient, TestServer, ok};
 use crate::home::Home;
 use serde_json::json;
+use treering::capture::{HookCapture, Spool};
+use treering::{ItemSelection, MessageIdx};
+use treering_core::Clock as _;
+use treering_engine::SystemClock;
 
 fn append(home: &Home, turn: usize, user: &str, answer: &str) {
     let id = format!("t{turn}");
@@ -132,6 +136,157 @@ fn http_forgets_with_the_token_of_a_preview() {
     assert_eq!(page["turns"][0]["steps"][1]["forgotten"], true, "{page}");
     server.stop();
     assert!(!is_in_files(home.path(), "word1zq"));
+}
+
+/// A token that may append cannot erase: a forget cannot be undone, and reaches the whole tenant.
+#[test]
+fn forgetting_over_http_needs_the_scope_admin() {
+    let home = tempfile::tempdir().unwrap();
+    let token = |scopes: &str| {
+        let created = ok(home.path(), &["token", "create", "--scopes", scopes]);
+        format!("Bearer {}", created["token"].as_str().unwrap())
+    };
+    let (writer, admin) = (token("read,write"), token("admin"));
+    let server = TestServer::start(home.path(), &[]);
+    let entry = json!({ "type": "message", "role": "user", "text": "wordzq" });
+    server.post("/v1/append", &json!({ "key": "k", "entries": [entry] }));
+    let request = json!({ "conversation": "k" });
+    let ask = |token: &str, request: &serde_json::Value| {
+        server.request("POST", "/v1/forget", &[("Authorization", token)], Some(request))
+    };
+    assert_eq!(ask(&writer, &request).0, 403, "not even a preview");
+    let (status, preview) = ask(&admin, &request);
+    assert_eq!((status, &preview["forgotten"]), (200, &json!(false)));
+    let confirmed = json!({ "conversation": "k", "token": preview["token"] });
+    assert_eq!(ask(&writer, &confirmed).0, 403);
+    assert_eq!(ask(&admin, &confirmed).1["forgotten"], true);
+    let edit = json!({ "text": "x" });
+    let path = "/v1/conversations/k/messages/0";
+    let headers = [("Authorization", writer.as_str())];
+    assert_eq!(server.request("PATCH", path, &headers, Some(&edit)).0, 404, "an edit needs write");
+    server.stop();
+}
+
+#[test]
+fn mcp_edits_and_corrects() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = McpClient::start(home.path());
+    client.ok("remember", &json!({ "key": "k", "user": "Port?", "assistant": "It is oldzq." }));
+    let edited = client.ok("amend", &json!({ "id": "k#1", "text": "It is newzq." }));
+    assert_eq!((&edited["wrong"], edited["edited_at"].is_string()), (&json!(false), true));
+    let message = client.text("expand", &json!({ "id": "k#1" }));
+    assert!(message.contains("newzq") && !message.contains("oldzq"), "{message}");
+    let wrong = json!({ "id": "k#1", "wrong": true, "correction": "It is rightzq." });
+    assert_eq!(client.ok("amend", &wrong)["wrong"], true);
+    let context = client.text("context", &json!({ "conversation": "k" }));
+    assert!(context.contains("rightzq") && !context.contains("newzq"), "{context}");
+    for (arguments, reason) in [
+        (json!({ "id": "k", "wrong": true }), "my-chat#42"),
+        (json!({ "id": "k#1" }), "set text"),
+        (json!({ "id": "k#1", "text": "x", "wrong": true }), "not both"),
+    ] {
+        let refused = client.refused("amend", &arguments);
+        assert!(refused.contains(reason), "{arguments}: {refused}");
+    }
+    client.end();
+    let history = ok(home.path(), &["show", "k#1", "--history"]);
+    assert_eq!(history["versions"][0]["text"], "It is oldzq.");
+}
+
+/// A library that forgets reaches the captures that hooks have not stored yet.
+#[test]
+fn a_library_reaches_the_spool() {
+    let home = tempfile::tempdir().unwrap();
+    let memory = treering::Memory::builder(home.path()).without_background_work().open().unwrap();
+    let chat = memory.conversation("k").unwrap();
+    chat.turn("plainzq", "fine").unwrap();
+    let entry = |id: &str, text: &str| json!({ "type": "message", "role": "user", "text": text, "external_id": id });
+    let entries =
+        json!({ "key": "k", "entries": [entry("a", "spooledzq"), entry("b", "otherzq")] });
+    let spool = Spool::for_tenant(home.path(), memory.engine().tenant());
+    spool.keep(&HookCapture::Entries(entries), SystemClock.now()).unwrap();
+    let failure = home.path().join("capture/cursor.failure");
+    std::fs::create_dir_all(failure.parent().unwrap()).unwrap();
+    std::fs::write(&failure, "{\"at\":1,\"error\":\"quoted spooledzq\"}").unwrap();
+    assert!(is_in_files(home.path(), "spooledzq"));
+    let report = chat.forget(ItemSelection::Message(MessageIdx(2))).run().unwrap();
+    assert_eq!(report.scrub.unwrap().pending, None);
+    assert!(spool.is_empty() && !is_in_files(home.path(), "spooledzq"));
+    assert!(is_in_files(home.path(), "otherzq") && is_in_files(home.path(), "plainzq"));
+}
+
+/// One process searches, builds contexts and summarizes, while others edit, correct and forget.
+/// What a finished command changed is never handed out again.
+#[test]
+fn a_process_that_searches_follows_one_that_forgets() {
+    const TURNS: usize = 12;
+    let home = tempfile::tempdir().unwrap();
+    let parameters = "[\"window_chars=600\", \"min_flush_chars=0\", \"group_children=2\"]";
+    let settings = format!("[tree]\nparameters = {parameters}\n");
+    std::fs::write(home.path().join("treering.toml"), settings).unwrap();
+    let server = TestServer::start(home.path(), &[]);
+    let append = |turn: usize| {
+        let id = format!("t{turn}");
+        let turn = json!({ "type": "turn", "user": format!("ask{turn}zq the depth of berth {turn} at low tide today"),
+            "assistant": format!("reply{turn}zq metres at the quay, as the gauge of berth {turn} says"), "external_id": id });
+        server.post("/v1/append", &json!({ "key": "k", "entries": [turn] }));
+    };
+    (0..TURNS).for_each(append);
+    let found = |word: &str, levels: &[u8]| {
+        let query = json!({ "query": word, "levels": levels, "limit": 30 });
+        server.post("/v1/search", &query)["hits"].to_string()
+    };
+    let context = |word: &str| {
+        let request = json!({ "conversation": "k", "query": word, "budget": 20_000 });
+        server.post("/v1/context", &request).to_string()
+    };
+    for text in [found("reply3zq", &[0]), context("reply3zq")] {
+        assert!(text.contains("reply3zq metres"), "it is there before: {text}");
+    }
+    let running = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turn = TURNS;
+            while running.load(std::sync::atomic::Ordering::Relaxed) {
+                append(turn);
+                server.post("/v1/search", &json!({ "query": "depth of the berth" }));
+                server.post("/v1/conversations/k/update", &json!({}));
+                turn += 1;
+            }
+        });
+        for turn in 0..6 {
+            let (message, number) = (format!("k#{}", 2 * turn + 1), turn.to_string());
+            match turn % 3 {
+                0 => drop(ok(home.path(), &["forget", "k", "--turn", &number, "--yes"])),
+                1 => drop(ok(
+                    home.path(),
+                    &["edit", &message, "--regenerate", "--text", "It is newzq."],
+                )),
+                _ => drop(ok(home.path(), &["correct", &message])),
+            }
+            let gone = format!("reply{turn}zq");
+            // A summary over an edited message may show the earlier text until it is written again.
+            let texts = match turn % 3 {
+                1 => vec![found(&gone, &[0])],
+                _ => vec![found(&gone, &[0, 1, 2]), context(&gone)],
+            };
+            for text in texts {
+                assert!(!text.contains(&format!("{gone} metres")), "{turn}: {text}");
+            }
+        }
+        running.store(false, std::sync::atomic::Ordering::Relaxed);
+    });
+    for text in [found("reply9zq", &[0]), context("reply9zq")] {
+        assert!(text.contains("reply9zq metres"), "others stay: {text}");
+    }
+    server.stop();
+    ok(home.path(), &["work"]);
+    ok(home.path(), &["forget", "--scrub"]);
+    assert_eq!(ok(home.path(), &["verify"])["clean"], true);
+    for turn in [0, 3] {
+        assert!(!is_in_files(home.path(), &format!("reply{turn}zq")), "{turn}");
+    }
+    assert!(is_in_files(home.path(), "reply9zq"));
 }
 
 #[test]

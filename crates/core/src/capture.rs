@@ -218,17 +218,22 @@ impl CapturePlanner<'_> {
         if let Some(id) = &body.external_id {
             self.known.insert(id.clone(), ExistingItem::Message(idx, message.hash));
         }
+        let (id, mut body) = (self.conversation.id, body.clone());
+        let history = std::mem::take(&mut body.history);
         let stored = Message {
             idx,
             turn: no,
             turns: self.conversation.totals.turns,
             thread: thread.clone(),
-            body: body.clone(),
+            body,
             chars: message.chars,
             tokens: message.tokens,
             hash: message.hash,
         };
-        self.writes.push(Write::AddMessage(self.conversation.id, stored));
+        self.writes.push(Write::AddMessage(id, stored));
+        if !history.is_empty() {
+            self.writes.push(Write::AddVersions(id, idx, history));
+        }
         Ok(EntryOutcome::Message(idx))
     }
 

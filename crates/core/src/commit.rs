@@ -6,7 +6,7 @@ use crate::forget::{Tombstone, TombstoneSet};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, MessageIdx, TurnNo};
 use crate::job::{Job, JobId, JobKind};
-use crate::message::Message;
+use crate::message::{Message, MessageVersion};
 use crate::node::{Level, Node};
 use crate::spend::Charge;
 use crate::time::Timestamp;
@@ -36,10 +36,12 @@ pub enum Write {
     /// that dropping its level drops it alone.
     DropTree(ConversationId, Level),
     /// Replaces the content of a message, its time of edit and its correction. With a time, the
-    /// content so far becomes an earlier version that was replaced then.
+    /// message so far becomes an earlier version that was replaced then.
     AmendMessage(ConversationId, Box<Message>, Option<Timestamp>),
     /// Replaces the arguments and the result of a tool call.
     AmendToolCall(ConversationId, ToolCall),
+    /// Adds earlier versions of a message, oldest first.
+    AddVersions(ConversationId, MessageIdx, Vec<MessageVersion>),
     /// Erases the earlier versions of messages.
     ForgetVersions(ConversationId, Vec<MessageIdx>),
     /// Replaces messages with placeholders, and erases their earlier versions.
@@ -49,7 +51,8 @@ pub enum Write {
     /// Removes nodes of a level, by ordinal.
     RemoveNodes(ConversationId, Level, Vec<u32>),
     /// Erases the texts of errors from the jobs and job events of a conversation, because a
-    /// provider may have quoted its input.
+    /// provider may have quoted its input. Of the end of a job, the text up to the first semicolon
+    /// stays.
     ForgetErrors(ConversationId),
     /// Removes a conversation with everything that belongs to it. Its cost stays in the ledger,
     /// without the conversation.
@@ -97,6 +100,7 @@ impl Write {
             | Self::DropTree(id, _)
             | Self::AmendMessage(id, ..)
             | Self::AmendToolCall(id, _)
+            | Self::AddVersions(id, ..)
             | Self::ForgetVersions(id, _)
             | Self::ForgetMessages(id, _)
             | Self::ForgetToolCalls(id, _)

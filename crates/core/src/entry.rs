@@ -4,6 +4,7 @@
 use crate::error::Invalid;
 use crate::hash::ContentHash;
 use crate::ids::{ExternalId, MessageIdx, ThreadName};
+use crate::json::Json;
 use crate::message::NewMessage;
 use crate::time::Timestamp;
 use crate::tool::{NewToolCall, ToolResult};
@@ -161,11 +162,14 @@ impl CountedEntry {
 fn validate(kind: &EntryKind) -> Result<(), Invalid> {
     let (tag, bytes) = match kind {
         EntryKind::Message(message) => {
-            let parts = message.parts.as_ref().map_or(0, |parts| parts.as_str().len());
-            ("message", message.text.len().max(parts))
+            let bytes = |text: &str, parts: &Option<Json>| {
+                text.len().max(parts.as_ref().map_or(0, |parts| parts.as_str().len()))
+            };
+            let earlier = message.history.iter().map(|it| bytes(&it.text, &it.parts)).max();
+            ("message", bytes(&message.text, &message.parts).max(earlier.unwrap_or(0)))
         }
         EntryKind::ToolCall(call) => {
-            if call.name.is_empty() {
+            if call.name.is_empty() && !call.is_forgotten() {
                 return Err(Invalid::new("tool call", "a tool call needs the name of the tool"));
             }
             let result = call.outcome.as_ref().map_or(0, |outcome| outcome.result.as_str().len());

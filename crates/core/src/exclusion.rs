@@ -1,4 +1,4 @@
-//! CaptureExclusions from capture: folders whose conversations are not stored, and patterns whose
+//! Exclusions from capture: folders whose conversations are not stored, and patterns whose
 //! matches are left out.
 
 use std::ops::Range;
@@ -37,8 +37,12 @@ impl CaptureExclusions {
         }
         match &mut entry.kind {
             EntryKind::Message(message) => {
-                let of_parts = message.parts.as_mut().map_or(0, |parts| self.clean_json(parts));
-                self.clean(&mut message.text).max(of_parts)
+                let mut count = 0;
+                message.for_each_content(|text, parts| {
+                    let of_parts = parts.map_or(0, |parts| self.clean_json(parts));
+                    count += self.clean(text).max(of_parts);
+                });
+                count
             }
             EntryKind::ToolCall(call) => self.clean_call(call),
             EntryKind::ToolResult { outcome, .. } => self.clean_json(&mut outcome.result),
@@ -58,7 +62,8 @@ impl CaptureExclusions {
         matches
     }
 
-    fn clean(&self, text: &mut String) -> u32 {
+    /// Leaves out the words of a text that match a pattern, and returns their number.
+    pub fn clean(&self, text: &mut String) -> u32 {
         let matches = self.matches(text);
         for range in matches.iter().rev() {
             text.replace_range(range.clone(), MARKER);

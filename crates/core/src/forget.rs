@@ -11,6 +11,7 @@ use crate::ids::{ConversationId, ExternalId, MessageIdx, ThreadName, TurnNo};
 use crate::label::Label;
 use crate::message::Message;
 use crate::node::{Coverage, Level, Node, NodeId};
+use crate::retention::RetentionRule;
 use crate::tool::ToolCall;
 
 /// How many messages before a window may supply its overlap.
@@ -30,8 +31,8 @@ pub enum ForgetTarget {
     Project(String),
     /// Every conversation with this label.
     Label(Label),
-    /// These conversations, because a retention rule says so.
-    Expired(Vec<ConversationId>),
+    /// Every conversation that one of these rules says is too old to keep.
+    Expired(Vec<RetentionRule>),
     /// Every secret, in all conversations. The rest of each message stays.
     Secrets,
     /// Every conversation of the tenant.

@@ -125,7 +125,7 @@ pub use question::{Question, QuestionTerm, is_question, is_standing_instruction}
 pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReceiptSession, ReusablePrefix};
 pub use redact::{Redactions, redact};
 pub use relative_dates::with_absolute_dates;
-pub use retention::RetentionRule;
+pub use retention::{RetentionRule, RetentionScope};
 pub use slug::{as_slug, slug_of, suggest_slugs, title_of};
 pub use summary_request::{
     MessagePassage, NodePassage, Passage, SessionInfo, Strategy, SummaryRequest, ToolPassage,

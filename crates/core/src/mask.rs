@@ -2,20 +2,32 @@
 //! [`redact`].
 
 use crate::json::Json;
-use crate::message::Message;
+use crate::message::{Message, MessageVersion};
 use crate::node::NodeContent;
 use crate::redact::redact;
 use crate::tool::NewToolCall;
 
 impl Message {
-    /// Masks the secrets of the text and the parts. Returns whether there were any.
+    /// Masks the secrets of the text, the parts and the correction. Returns whether there were any.
     pub fn mask(&mut self) -> bool {
-        let of_text = mask_text(&mut self.body.text);
-        let of_parts = self.body.parts.as_mut().is_some_and(mask_json);
-        if of_text {
+        let mut is_masked = false;
+        self.body.for_each_content(|text, parts| {
+            is_masked |= mask_text(text) | parts.is_some_and(mask_json);
+        });
+        if is_masked {
             self.chars = crate::text::chars(&self.body.text);
         }
-        of_text | of_parts
+        is_masked
+    }
+}
+
+impl MessageVersion {
+    /// Whether one of its texts has a secret.
+    #[must_use]
+    pub fn has_secret(&self) -> bool {
+        let correction = self.correction.as_ref().and_then(|it| it.text.as_deref());
+        let texts = [Some(self.text.as_str()), self.parts.as_ref().map(Json::as_str), correction];
+        texts.into_iter().flatten().any(|text| !redact(text).1.is_empty())
     }
 }
 

@@ -75,6 +75,9 @@ pub struct NewMessage {
     pub edited_at: Option<Timestamp>,
     /// Set if someone marked it as wrong.
     pub correction: Option<Correction>,
+    /// The earlier versions that an export brings along, oldest first. The store keeps them apart
+    /// from the message, so a stored message has none here.
+    pub history: Vec<MessageVersion>,
 }
 
 /// The mark that a message is wrong. It stays in the record and is never handed out as true.
@@ -86,17 +89,17 @@ pub struct Correction {
     pub text: Option<String>,
 }
 
-/// The earlier content of an edited message.
+/// A message before it was amended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageVersion {
-    /// The position of the message.
-    pub idx: MessageIdx,
-    /// When the content was replaced.
+    /// When it was amended.
     pub replaced_at: Timestamp,
     /// The text.
     pub text: String,
     /// The structured content.
     pub parts: Option<Json>,
+    /// Set if it was marked as wrong before.
+    pub correction: Option<Correction>,
 }
 
 impl NewMessage {
@@ -105,14 +108,43 @@ impl NewMessage {
     pub fn new(role: Role, text: impl Into<String>, at: Timestamp) -> Self {
         let (author, parts, external_id) = (None, None, None);
         let (forgotten, edited_at, correction) = (false, None, None);
-        let text = text.into();
-        Self { role, author, text, parts, at, external_id, forgotten, edited_at, correction }
+        let (text, history) = (text.into(), Vec::new());
+        Self {
+            role,
+            author,
+            text,
+            parts,
+            at,
+            external_id,
+            forgotten,
+            edited_at,
+            correction,
+            history,
+        }
     }
 
     /// The placeholder for a forgotten message.
     #[must_use]
     pub fn placeholder(role: Role, at: Timestamp) -> Self {
         Self { forgotten: true, ..Self::new(role, "", at) }
+    }
+
+    /// Calls `change` with each text of the message and the structured content that belongs to it:
+    /// its own, its correction and those of its earlier versions.
+    pub(crate) fn for_each_content(
+        &mut self,
+        mut change: impl FnMut(&mut String, Option<&mut Json>),
+    ) {
+        change(&mut self.text, self.parts.as_mut());
+        for version in &mut self.history {
+            change(&mut version.text, version.parts.as_mut());
+        }
+        let earlier = self.history.iter_mut().map(|version| &mut version.correction);
+        for correction in earlier.chain([&mut self.correction]) {
+            if let Some(text) = correction.as_mut().and_then(|it| it.text.as_mut()) {
+                change(text, None);
+            }
+        }
     }
 
     /// Whether the message answers: an assistant said something, even if it was forgotten.
@@ -187,13 +219,16 @@ impl Message {
         }
         let text = self.recalled_text().into_owned();
         self.body.correction = None;
-        let chars = crate::text::chars(&text);
-        // The tokenizer is not at hand, and the count need not be exact.
-        self.tokens = chars.div_ceil(4);
-        self.chars = chars;
-        (self.body.text, self.body.parts) = (text, None);
-        self.hash = self.body.hash();
+        self.set_content(text, None, None);
         self
+    }
+
+    /// Replaces the content. Without a number of tokens it is estimated.
+    pub fn set_content(&mut self, text: String, parts: Option<Json>, tokens: Option<u32>) {
+        self.chars = crate::text::chars(&text);
+        self.tokens = tokens.unwrap_or_else(|| self.chars.div_ceil(4));
+        (self.body.text, self.body.parts) = (text, parts);
+        self.hash = self.body.hash();
     }
 
     /// The latest time at which it was edited or marked as wrong.

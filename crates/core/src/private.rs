@@ -72,8 +72,11 @@ impl Entry {
     pub fn leave_out_private(&mut self) -> u32 {
         match &mut self.kind {
             EntryKind::Message(message) => {
-                let of_parts = message.parts.as_mut().map_or(0, clean_json);
-                clean(&mut message.text).max(of_parts)
+                let mut count = 0;
+                message.for_each_content(|text, parts| {
+                    count += clean(text).max(parts.map_or(0, clean_json));
+                });
+                count
             }
             EntryKind::ToolCall(call) => {
                 let of_result = call.outcome.as_mut().map_or(0, clean_result);

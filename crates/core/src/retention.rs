@@ -4,28 +4,54 @@ use std::str::FromStr;
 
 use crate::conversation::Conversation;
 use crate::error::Invalid;
+use crate::label::Label;
 use crate::parameters::duration;
 use crate::time::Timestamp;
 
-/// A rule such as `365d`, for every conversation, or `cursor 30d`, for those of one source.
+/// A rule such as `365d`, `cursor 30d` or `user=42 7d`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// Only conversations of this source: the first part of their key, such as `claude-code`.
-    pub source: Option<String>,
+    /// The conversations that it applies to.
+    pub scope: RetentionScope,
     /// The time after their last activity at which they are forgotten, in milliseconds.
     pub max_age_ms: u64,
+}
+
+/// The conversations that a retention rule applies to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RetentionScope {
+    /// All of them.
+    All,
+    /// Those of a source, such as `claude-code`: the label `source` or, without it, the first part
+    /// of the key.
+    Source(String),
+    /// Those with a label.
+    Label(Label),
+}
+
+impl RetentionScope {
+    fn contains(&self, conversation: &Conversation) -> bool {
+        match self {
+            Self::All => true,
+            Self::Source(source) => source.eq_ignore_ascii_case(source_of(conversation)),
+            Self::Label(label) => conversation.labels.get(label.name()) == Some(label.value()),
+        }
+    }
+}
+
+fn source_of(conversation: &Conversation) -> &str {
+    let key = conversation.external_id.as_ref().map_or("", |id| id.as_str());
+    let of_key = key.split([':', '/']).next().unwrap_or_default();
+    conversation.labels.source().unwrap_or(of_key)
 }
 
 impl RetentionRule {
     /// Whether the rule says that a conversation is forgotten.
     #[must_use]
     pub fn expires(&self, conversation: &Conversation, now: Timestamp) -> bool {
-        let key = conversation.external_id.as_ref().map_or("", |id| id.as_str());
-        let source = key.split([':', '/']).next().unwrap_or_default();
-        let is_of_source = self.source.as_ref().is_none_or(|it| it.eq_ignore_ascii_case(source));
         let age = now.as_micros().saturating_sub(conversation.last_activity.as_micros());
         let max_age = i64::try_from(self.max_age_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
-        is_of_source && age > max_age
+        self.scope.contains(conversation) && age > max_age
     }
 }
 
@@ -33,18 +59,24 @@ impl FromStr for RetentionRule {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let (source, age) = match text.trim().split_once(char::is_whitespace) {
-            Some((source, age)) if !source.starts_with(|c: char| c.is_ascii_digit()) => {
-                (Some(source.to_owned()), age.trim())
-            }
-            _ => (None, text.trim()),
-        };
-        let max_age_ms = duration(age).ok().flatten().filter(|ms| *ms > 0).ok_or_else(|| {
-            let reason =
-                "expected an age such as 365d, or a source and an age such as `cursor 30d`";
+        let invalid = || {
+            let reason = "expected an age such as 365d, after a source such as `cursor 30d`, or \
+                          after a label such as `user=42 30d`";
             Invalid::new(format!("retention rule {text:?}"), reason)
-        })?;
-        Ok(Self { source, max_age_ms })
+        };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        // The unit may stand apart from its number.
+        let is_unit = |word: &&str| word.chars().all(char::is_alphabetic);
+        let age_words = if words.last().is_some_and(is_unit) { 2 } else { 1 };
+        let (scope, age) = words.split_at(words.len().saturating_sub(age_words));
+        let age = duration(&age.concat()).ok().flatten();
+        let max_age_ms = age.filter(|ms| *ms > 0).ok_or_else(invalid)?;
+        let scope = match scope {
+            [] => RetentionScope::All,
+            [source] if !source.contains('=') => RetentionScope::Source((*source).to_owned()),
+            label => RetentionScope::Label(label.join(" ").parse().map_err(|_| invalid())?),
+        };
+        Ok(Self { scope, max_age_ms })
     }
 }
 
@@ -53,23 +85,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_an_age_with_or_without_a_source() {
-        let day = 86_400_000;
-        let rule = |source: Option<&str>, days: u64| RetentionRule {
-            source: source.map(str::to_owned),
-            max_age_ms: days * day,
-        };
-        for (text, expected) in [
-            ("365d", rule(None, 365)),
-            (" 2 d ", rule(None, 2)),
-            ("cursor 30d", rule(Some("cursor"), 30)),
-            ("claude-code  1 d", rule(Some("claude-code"), 1)),
+    fn rules_are_an_age_with_or_without_a_scope() {
+        let source = |name: &str| RetentionScope::Source(name.into());
+        let label = |text: &str| RetentionScope::Label(text.parse().unwrap());
+        for (text, scope, days) in [
+            ("365d", RetentionScope::All, 365),
+            (" 2 d ", RetentionScope::All, 2),
+            ("cursor 30d", source("cursor"), 30),
+            ("claude-code  1 d", source("claude-code"), 1),
+            ("user=42 7d", label("user=42"), 7),
+            ("team=red crew 7 d", label("team=red crew"), 7),
         ] {
-            assert_eq!(text.parse::<RetentionRule>().unwrap(), expected, "{text}");
+            let rule = RetentionRule { scope, max_age_ms: days * 86_400_000 };
+            assert_eq!(text.parse::<RetentionRule>().unwrap(), rule, "{text}");
         }
-        for text in ["", "cursor", "0d", "30", "off", "cursor off"] {
+        for text in ["", "cursor", "0d", "30", "off", "cursor off", "user=42", "two words 7d"] {
             let error = text.parse::<RetentionRule>().unwrap_err().to_string();
-            assert!(error.contains("365d"), "{text}: {error}");
+            assert!(error.contains("365d") && error.contains("user=42 30d"), "{text}: {error}");
         }
     }
 }

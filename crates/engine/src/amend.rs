@@ -29,7 +29,7 @@ pub enum Amendment {
     },
     /// The message is wrong: it stays in the record and is never handed out as true.
     Correct {
-        /// The text that is handed out instead.
+        /// The text that is handed out instead; without it the message is left out.
         text: Option<String>,
     },
 }
@@ -59,6 +59,7 @@ impl Engine {
             &mut amendment
         {
             *text = without_private(text).0.into_owned();
+            self.exclusions().clean(text);
         }
         let planner =
             AmendPlanner { engine: self.clone(), id, idx, amendment, now: self.clock().now() };
@@ -86,7 +87,8 @@ impl Engine {
         idx: MessageIdx,
     ) -> Result<Vec<MessageVersion>> {
         let span = Span::between(idx, MessageIdx(idx.0.saturating_add(1)));
-        Ok(self.reader()?.versions(id, span)?)
+        let versions = self.reader()?.versions(id, span)?;
+        Ok(versions.into_iter().map(|(_, version)| version).collect())
     }
 }
 
@@ -107,7 +109,7 @@ impl AmendPlanner {
         let nodes = reader.nodes(self.id, &NodeFilter::default())?;
         let over = nodes_to_rewrite(&nodes, std::slice::from_ref(&before), &[]);
         let rewrites = self.rewrites(&conversation)?;
-        update_totals(&mut conversation, &before, &after);
+        update_conversation(&mut conversation, &before, &after);
         conversation.tree_state.outdate_windows();
         let mut tree_writes = Vec::new();
         match &self.amendment {
@@ -152,29 +154,29 @@ impl AmendPlanner {
         }
     }
 
-    /// The amended message.
+    /// The message after the amendment. Refuses an amendment that changes nothing.
     fn amended(&self, before: &Message) -> StoreResult<Message> {
-        let unchanged =
+        let refused =
             |reason: &str| Err(Invalid::new(format!("message {}", self.idx), reason).into());
         let mut after = before.clone();
         match &self.amendment {
             Amendment::Edit { text, .. } if text.trim().is_empty() => {
-                unchanged("the new text is empty; forget the message instead")
+                refused("the new text is empty; forget the message instead")
             }
             Amendment::Edit { text, .. } => {
                 if *text == before.body.text && before.body.correction.is_none() {
-                    return unchanged("it already has this text");
+                    return refused("it already has this text");
                 }
-                (after.body.text, after.body.parts) = (text.clone(), None);
+                after.set_content(text.clone(), None, Some(self.engine.count_tokens(text)));
                 (after.body.edited_at, after.body.correction) = (Some(self.now), None);
-                after.chars = treering_core::text::chars(text);
-                after.tokens = self.engine.count_tokens(text);
-                after.hash = after.body.hash();
                 Ok(after)
+            }
+            Amendment::Correct { text: Some(text) } if text.trim().is_empty() => {
+                refused("the correction is empty; leave it away to mark the message as wrong")
             }
             Amendment::Correct { text } => {
                 if before.body.correction.as_ref().is_some_and(|it| it.text == *text) {
-                    return unchanged("it is already marked as wrong");
+                    return refused("it is already marked as wrong");
                 }
                 after.body.correction = Some(Correction { at: self.now, text: text.clone() });
                 Ok(after)
@@ -217,7 +219,7 @@ impl AmendPlanner {
 }
 
 /// Updates the size of the conversation, and a title that quotes the message.
-fn update_totals(conversation: &mut Conversation, before: &Message, after: &Message) {
+fn update_conversation(conversation: &mut Conversation, before: &Message, after: &Message) {
     let totals = &mut conversation.totals;
     totals.chars = totals.chars + u64::from(after.chars) - u64::from(before.chars);
     totals.tokens = totals.tokens + u64::from(after.tokens) - u64::from(before.tokens);

@@ -3,7 +3,7 @@
 use std::result::Result;
 
 use treering_core::capture::opens_turn;
-use treering_core::ports::{ConversationFilter, ConversationQuery, Span};
+use treering_core::ports::{ConversationFilter, ConversationQuery, Span, StoreResult};
 use treering_core::{
     Conversation, ConversationId, ExportItem, Message, MessageIdx, Reader, Role, Thread,
     ThreadName, Timestamp, ToolCall, TurnNo,
@@ -63,7 +63,7 @@ impl Engine {
         let mut threads = Threads { all: &conversation.threads, exported: 0, open_turns };
         let mut next = MessageIdx(0);
         loop {
-            let page = reader.messages(id, Span::starting(next, PAGE)).map_err(Error::from)?;
+            let page = messages_with_history(reader, id, next, PAGE).map_err(Error::from)?;
             for message in &page {
                 while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
                     threads.tool_call(call, take)?;
@@ -84,6 +84,22 @@ impl Engine {
         let mut ended = conversation.threads.iter().filter(|thread| thread.turn_ended);
         ended.try_for_each(|thread| take(ExportItem::TurnEnd(&thread.name)))
     }
+}
+
+/// A page of messages, with their earlier versions.
+fn messages_with_history(
+    reader: &dyn Reader,
+    id: ConversationId,
+    from: MessageIdx,
+    limit: usize,
+) -> StoreResult<Vec<Message>> {
+    let mut messages = reader.messages(id, Span::starting(from, limit))?;
+    let Some(last) = messages.last() else { return Ok(messages) };
+    for (idx, version) in reader.versions(id, Span::between(from, MessageIdx(last.idx.0 + 1)))? {
+        let message = messages.iter_mut().find(|message| message.idx == idx);
+        message.into_iter().for_each(|it| it.body.history.push(version.clone()));
+    }
+    Ok(messages)
 }
 
 /// The threads of a conversation, exported in the order of their creation and before their

@@ -166,7 +166,7 @@ impl Reader for Overlay<'_> {
         &self,
         id: ConversationId,
         span: Span<MessageIdx>,
-    ) -> StoreResult<Vec<MessageVersion>> {
+    ) -> StoreResult<Vec<(MessageIdx, MessageVersion)>> {
         self.reader.versions(id, span)
     }
 

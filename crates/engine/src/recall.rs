@@ -87,10 +87,10 @@ impl PastVersions {
     ) -> StoreResult<Self> {
         let span = Span::between(MessageIdx(0), MessageIdx(end));
         let mut versions = BTreeMap::new();
-        for version in reader.versions(id, span)? {
+        for (idx, version) in reader.versions(id, span)? {
             // The first version that was replaced later was in force.
             if version.replaced_at > moment {
-                versions.entry(version.idx.0).or_insert(version);
+                versions.entry(idx.0).or_insert(version);
             }
         }
         Ok(Self(versions))
@@ -108,11 +108,9 @@ impl PastVersions {
     /// A message as it was.
     pub(crate) fn restore(&self, mut message: Message) -> Message {
         let Some(version) = self.0.get(&message.idx.0) else { return message };
-        message.body.text.clone_from(&version.text);
-        message.body.parts.clone_from(&version.parts);
-        (message.body.edited_at, message.body.correction) = (None, None);
-        message.chars = treering_core::text::chars(&version.text);
-        message.hash = message.body.hash();
+        message.set_content(version.text.clone(), version.parts.clone(), None);
+        message.body.correction.clone_from(&version.correction);
+        message.body.edited_at = None;
         message
     }
 }

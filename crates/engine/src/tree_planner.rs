@@ -215,6 +215,8 @@ impl TreePlanner<'_> {
     ) -> StoreResult<Vec<Write>> {
         let id = conversation.id;
         let (level, ordinal) = (node.level(), node.ordinal());
+        // Only the job carries it; the node is back in its place now.
+        let replaced = node.spec.replaces.take();
         // Nothing follows from the top.
         if node.spec.is_top() {
             return Ok(Vec::new());
@@ -224,14 +226,14 @@ impl TreePlanner<'_> {
             let changed = before.content != node.content || before.id != node.id;
             return if changed { self.plan_rewrite(conversation, node) } else { Ok(Vec::new()) };
         }
-        // A node that was removed to be written again returns to its group.
-        let replaced = node.spec.replaces.take();
-        let was_offered = conversation.tree_state.is_offered(level, ordinal);
-        if let Some(removed) = replaced.filter(|removed| was_offered && removed.parent.is_some()) {
-            node.parent = removed.parent;
+        // A node that was removed to be written again returns to its group, which has a job too.
+        let group = replaced.and_then(|removed| removed.parent);
+        if group.is_some() && conversation.tree_state.is_offered(level, ordinal) {
+            node.parent = group;
             return Ok(Vec::new());
         }
-        // Later nodes are grouped once it is back, or a group would skip it.
+        // While another removed node is missing, a group would skip it. The last one to return
+        // groups them all.
         if self.lacks_ungrouped(level, ordinal)? {
             return Ok(Vec::new());
         }

@@ -198,6 +198,9 @@ fn an_edit_is_found_shown_and_kept_in_history() {
     assert!(refused(7, "nw107vk is the third name.").contains("already"));
     assert!(refused(7, " ").contains("forget"));
     assert!(refused(60, "x").contains("60 messages"));
+    let empty = Amendment::Correct { text: Some(" ".into()) };
+    let empty = engine.amend(id, MessageIdx(7), empty).unwrap_err().to_string();
+    assert!(empty.contains("correction is empty"), "{empty}");
 }
 
 #[test]
@@ -217,6 +220,41 @@ fn the_past_is_what_was_known_then() {
     assert!(asked.contains(&word(6)) && !asked.contains("nw006vk"), "{asked}");
     let now = context(&engine, id, None);
     assert!(!now.contains(&word(6)) && !now.contains(&word(8)));
+}
+
+/// Between two corrections, the first one is handed out, and never the wrong text.
+#[test]
+fn the_past_has_the_correction_of_its_time() {
+    let (engine, id, folder) = sample();
+    let clock = Arc::new(FakeClock::at(start().plus_micros(25 * 60_000_000)));
+    let early = open(folder.path(), policy(), Arc::new(PrefixSummarizer::default()), clock);
+    correct(&early, id, 8, Some("rt008vk is right."));
+    correct(&early, id, 10, None);
+    correct(&engine, id, 8, Some("rt108vk is right."));
+    edit(&engine, id, 10, "nw010vk is the new name.");
+    for (as_of, held) in [(5, [&*word(8), &word(10)]), (14, ["rt008vk", "rt008vk"])] {
+        let past = context(&engine, id, Some(as_of));
+        for text in [&*word(8), &word(10), "rt008vk", "rt108vk", "nw010vk"] {
+            assert_eq!(past.contains(text), held.contains(&text), "{as_of}, {text}: {past}");
+        }
+    }
+    let history = engine.message_history(id, MessageIdx(8)).unwrap();
+    let corrections: Vec<_> = history.iter().map(|it| it.correction.as_ref()).collect();
+    assert!(corrections[0].is_none(), "{corrections:?}");
+    assert_eq!(corrections[1].unwrap().text.as_deref(), Some("rt008vk is right."));
+}
+
+/// The title of an edited message may still quote its earlier text.
+#[test]
+fn a_title_from_an_earlier_version_is_forgotten() {
+    let (engine, id, folder) = sample();
+    assert!(engine.find(&id.to_string()).unwrap().title.unwrap().contains(&word(0)));
+    edit(&engine, id, 0, "…");
+    let selection = ItemSelection::Message(MessageIdx(0));
+    engine.forget(&Forget::new(ForgetTarget::Items(id, selection))).unwrap();
+    let left = engine.find(&id.to_string()).unwrap();
+    assert!(!left.slug.contains(&word(0)) && left.title.unwrap().contains(&word(2)));
+    assert!(!is_in_files(folder.path(), &word(0)) && is_in_files(folder.path(), &word(2)));
 }
 
 #[test]
@@ -320,11 +358,16 @@ fn secrets_are_erased_and_the_rest_stays() {
     run_due_jobs(&engine, id);
     edit(&engine, id, 3, &format!("now {KEY}"));
     edit(&engine, id, 3, "nothing to see");
-    assert!(is_in_files(folder.path(), KEY));
+    correct(&engine, id, 5, Some(&format!("the key is {KEY}")));
+    let named = engine.rename(id, &format!("About {KEY}")).unwrap();
+    let slug = named.slug.strip_prefix("about-").unwrap().to_owned();
+    assert!(is_in_files(folder.path(), KEY) && is_in_files(folder.path(), &slug));
     let preview = engine.preview_forget(&Forget::new(ForgetTarget::Secrets)).unwrap();
-    assert_eq!(preview.record.erased().messages, 2);
+    assert_eq!(preview.record.erased().messages, 3);
     engine.forget(&Forget::new(ForgetTarget::Secrets)).unwrap();
-    assert!(!is_in_files(folder.path(), KEY));
+    assert!(!is_in_files(folder.path(), KEY) && !is_in_files(folder.path(), &slug));
+    let left = engine.find(&id.to_string()).unwrap();
+    assert_eq!(left.title.as_deref(), Some("About [redacted API key]"));
     assert_eq!(
         text_of(&engine, id, 20),
         "The key is [redacted API key], and the crane is zq900vk."

@@ -18,7 +18,7 @@ fn stores_of_every_released_version_verify_clean() {
     let mut fixtures: Vec<PathBuf> =
         std::fs::read_dir(folder()).unwrap().map(|it| it.unwrap().path()).collect();
     fixtures.sort();
-    assert_eq!(fixtures.len(), 11);
+    assert_eq!(fixtures.len(), 12);
     for fixture in fixtures {
         let home = tempfile::tempdir().unwrap();
         std::fs::copy(&fixture, home.path().join(EmbeddedStore::FILE)).unwrap();
@@ -47,11 +47,13 @@ fn write_the_fixture_of_this_version() {
     engine.set_labels(harbour, &labels, &[]).unwrap();
     let edit = Amendment::Edit { text: "The berth is 12.".into(), regenerate: None };
     engine.amend(harbour, MessageIdx(0), edit).unwrap();
-    let correct = Amendment::Correct { text: Some("It is berth 13.".into()) };
-    engine.amend(harbour, MessageIdx(1), correct).unwrap();
+    for text in ["It is berth 13.", "It is berth 14."] {
+        let correct = Amendment::Correct { text: Some(text.into()) };
+        engine.amend(harbour, MessageIdx(1), correct).unwrap();
+    }
     let target = ForgetTarget::Items(harbour, ItemSelection::Turn(TurnNo(1)));
     engine.forget(&Forget { fast: true, ..Forget::new(target) }).unwrap();
     drop(engine);
     let file = home.path().join(EmbeddedStore::FILE);
-    std::fs::copy(file, folder().join("schema-0011.sqlite")).unwrap();
+    std::fs::copy(file, folder().join("schema-0012.sqlite")).unwrap();
 }

@@ -11,12 +11,13 @@ use std::time::Duration;
 use crate::common::{assert_sound, open_with, run_due_jobs, start};
 use proptest::prelude::*;
 use tempfile::TempDir;
-use treering_core::ports::{NodeFilter, Span};
+use treering_core::lexicon::Lexer;
+use treering_core::ports::{JobEventFilter, NodeFilter, Span};
 use treering_core::{
     ConversationId, ConversationState, Embedder, Entry, EntryKind, EntryOutcome, ForgetTarget,
     ItemSelection, Json, Labels, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Policy,
-    ProviderError, Role, Store, Summarizer, SummaryRequest, TenantId, ThreadName, ToolResult,
-    TurnNo,
+    ProviderError, RetryAdvice, Role, Store, Summarizer, SummaryRequest, TenantId, ThreadName,
+    ToolCall, ToolResult, TurnNo,
 };
 use treering_engine::{
     AppendTarget, ContextRequest, Engine, EntryBatch, Forget, NewConversation, Query,
@@ -142,6 +143,12 @@ fn nodes(folder: &Path, id: ConversationId) -> Vec<Node> {
     store.reader(&TenantId::default()).unwrap().nodes(id, &NodeFilter::default()).unwrap()
 }
 
+fn calls(folder: &Path, id: ConversationId) -> Vec<ToolCall> {
+    let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
+    let reader = store.reader(&TenantId::default()).unwrap();
+    reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX)).unwrap()
+}
+
 fn items(id: ConversationId, selection: ItemSelection) -> Forget {
     Forget::new(ForgetTarget::Items(id, selection))
 }
@@ -236,19 +243,48 @@ fn nothing_forgotten_is_in_any_file() {
     let turn = idx / 2;
     let forgotten =
         [word(idx), word(idx + 1), format!("args{turn:03}xj"), format!("result{turn:03}xj")];
+    let (stem, quantized) =
+        (|word: &str| term(word).to_le_bytes(), |idx| quantized(&embedder, &text(idx)));
+    let index = folder.path().join("index");
+    engine.load_index().unwrap();
+    engine.seal_index(1).unwrap();
     for needle in &forgotten {
         assert!(is_in_files(folder.path(), needle.as_bytes()), "{needle} is there before");
+        assert!(is_in_files(&index, &stem(needle)), "the stem of {needle} is there before");
     }
     assert!(is_in_files(folder.path(), &bytes(idx)), "its vector is there before");
+    assert!(is_in_files(&index, &quantized(idx)), "its quantized vector is there before");
     let report = engine.forget(&items(id, ItemSelection::Turn(TurnNo(turn)))).unwrap();
     assert_eq!(report.scrub.unwrap().deleted.len(), 1, "the backup in the home is a copy");
-    for needle in &forgotten {
-        assert!(!is_in_files(folder.path(), needle.as_bytes()), "{needle} is in a file");
+    for step in ["forgotten", "sealed again"] {
+        for needle in &forgotten {
+            assert!(!is_in_files(folder.path(), needle.as_bytes()), "{step}: {needle}");
+            assert!(!is_in_files(folder.path(), &stem(needle)), "{step}: the stem of {needle}");
+        }
+        assert!(!is_in_files(folder.path(), &bytes(idx)), "{step}: its vector");
+        assert!(!is_in_files(folder.path(), &quantized(idx)), "{step}: its quantized vector");
+        assert!(is_in_files(folder.path(), &bytes(idx + 2)), "other vectors survive");
+        assert!(is_in_files(folder.path(), word(idx + 2).as_bytes()), "other messages survive");
+        engine.load_index().unwrap();
+        engine.seal_index(1).unwrap();
     }
-    assert!(!is_in_files(folder.path(), &bytes(idx)), "its vector is in a file");
-    assert!(is_in_files(folder.path(), &bytes(idx + 2)), "other vectors survive");
-    assert!(is_in_files(folder.path(), word(idx + 2).as_bytes()), "other messages survive");
+    assert!(is_in_files(&index, &stem(&word(idx + 2))) && is_in_files(&index, &quantized(idx + 2)));
     assert_sound(&engine);
+}
+
+/// The id under which the index has a word.
+fn term(word: &str) -> u64 {
+    let mut ids = Vec::new();
+    Lexer::default().each_term(word, |_, id| ids.push(id));
+    assert_eq!(ids.len(), 1, "{word} is one term");
+    ids[0]
+}
+
+/// The bytes of a text's vector in the index.
+fn quantized(embedder: &BagOfWordsEmbedder, text: &str) -> Vec<u8> {
+    let vector = embedder.embed(&[text]).unwrap().remove(0);
+    let largest = vector.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+    vector.iter().map(|x| ((x / (largest / 127.0)).round() as i8).cast_unsigned()).collect()
 }
 
 #[test]
@@ -454,6 +490,51 @@ fn a_summary_that_was_being_written_is_discarded() {
     assert_sound(&engine);
 }
 
+/// Fails with an error that quotes its input.
+struct Quoting(Paused);
+
+impl Summarizer for Quoting {
+    fn name(&self) -> &str {
+        "quoting"
+    }
+    fn is_remote(&self) -> bool {
+        true
+    }
+    fn summarize(&self, request: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+        self.0.summarize(request)?;
+        Err(ProviderError::new(format!("{request:?}"), RetryAdvice::Retry))
+    }
+}
+
+#[test]
+fn an_error_that_quotes_forgotten_text_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (started, has_started) = channel();
+    let (go, proceed) = channel();
+    let paused = Paused {
+        inner: PrefixSummarizer::default(),
+        started: Mutex::new(started),
+        proceed: Mutex::new(proceed),
+        needle: word(1),
+    };
+    let summarizer = Arc::new(Quoting(paused));
+    let engine = engine_of(folder.path(), summarizer, Arc::new(StaticEmbedder::new()));
+    let id = engine.append(batch("harbour", turns(8))).unwrap().conversation.id;
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| run_due_jobs(&engine, id));
+        has_started.recv_timeout(Duration::from_secs(20)).unwrap();
+        engine.forget(&items(id, ItemSelection::Message(MessageIdx(1)))).unwrap();
+        go.send(()).unwrap();
+        working.join().unwrap();
+    });
+    assert!(is_in_files(folder.path(), b"zq002vk is the name"), "the message beside it is there");
+    let filter = JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 };
+    let events = format!("{:?}", engine.job_events(&filter).unwrap());
+    assert!(events.contains("zq002vk"), "other errors are kept: {events}");
+    assert!(!events.contains("zq001vk"), "{events}");
+    assert!(!is_in_files(folder.path(), b"zq001vk"));
+}
+
 #[test]
 fn another_process_learns_of_it() {
     let (engine, id, folder) = sample();
@@ -505,6 +586,17 @@ fn a_closed_conversation_gets_a_new_top() {
     assert_sound(&engine);
 }
 
+fn selection() -> impl Strategy<Value = ItemSelection> {
+    prop_oneof![
+        4 => (0_u32..60).prop_map(|idx| ItemSelection::Message(MessageIdx(idx))),
+        2 => (0_u32..30).prop_map(|turn| ItemSelection::Turn(TurnNo(turn))),
+        2 => (0_u32..60, 0_u32..6)
+            .prop_map(|(idx, more)| ItemSelection::Range(MessageIdx(idx), MessageIdx(idx + more))),
+        1 => Just(ItemSelection::Thread(ThreadName::main())),
+        1 => Just(ItemSelection::Author("ivo".into())),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -513,31 +605,42 @@ proptest! {
     #[test]
     fn forgetting_equals_never_having_stored_it(
         count in 3_u32..30,
-        places in prop::collection::vec(0_u32..60, 1..6),
+        targets in prop::collection::vec(selection(), 1..6),
         is_closed in any::<bool>(),
         works_between in any::<bool>(),
     ) {
-        let places: std::collections::BTreeSet<u32> =
-            places.into_iter().map(|place| place % (2 * count)).collect();
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (forgetting, never) = (engine_in(one.path()), engine_in(other.path()));
-        let id = forgetting.append(batch("harbour", turns(count))).unwrap().conversation.id;
+        let mut entries = turns(count);
+        let id = forgetting.append(batch("harbour", entries.clone())).unwrap().conversation.id;
+        let all = Span::starting(MessageIdx(0), usize::MAX);
+        let messages = forgetting.messages(id, all).unwrap();
+        let calls = calls(one.path(), id);
         if works_between {
             run_due_jobs(&forgetting, id);
         }
-        for place in &places {
-            let selection = ItemSelection::Message(MessageIdx(*place));
-            forgetting.forget(&Forget { fast: true, ..items(id, selection) }).unwrap();
+        for target in &targets {
+            // It is refused if earlier targets left nothing to forget, or it never existed.
+            let forget = Forget { fast: true, ..items(id, target.clone()) };
+            drop(forgetting.forget(&forget));
             assert_sound(&forgetting);
         }
-        let mut entries = turns(count);
-        let mut idx = 0;
+        let (mut messages, mut calls) = (messages.iter(), calls.iter());
         for entry in &mut entries {
-            if let EntryKind::Message(message) = &mut entry.kind {
-                if places.contains(&idx) {
-                    *message = NewMessage::placeholder(message.role, message.at);
+            match &mut entry.kind {
+                EntryKind::Message(message) => {
+                    let stored = messages.next().unwrap();
+                    if targets.iter().any(|target| target.has_message(stored)) {
+                        *message = NewMessage::placeholder(message.role, message.at);
+                    }
                 }
-                idx += 1;
+                EntryKind::ToolCall(call) => {
+                    let stored = calls.next().unwrap();
+                    if targets.iter().any(|target| target.has_call(stored)) {
+                        *call = NewToolCall::placeholder(call.at);
+                    }
+                }
+                _ => {}
             }
         }
         prop_assert_eq!(never.append(batch("harbour", entries)).unwrap().conversation.id, id);

@@ -92,7 +92,21 @@ impl ClaudeCodeReader {
             return Ok(PartOutcome::NeedsWhole);
         }
         // Sessions without entries exist only because of records without a session id.
-        let only = self.sessions.values().filter(|session| session.has_entries).count() == 1;
+        let with_entries = self.sessions.iter().filter(|(_, session)| session.has_entries);
+        let with_entries: Vec<String> = with_entries.map(|(id, _)| id.clone()).collect();
+        let only = match with_entries.as_slice() {
+            [] => None,
+            [only] => Some(only),
+            // A title does not say which of them it belongs to.
+            _ => {
+                self.title.emit();
+                None
+            }
+        };
+        // A title may come without an entry.
+        if let Some(only) = only.filter(|only| !order.contains(only)) {
+            order.push(only.clone());
+        }
         for id in order {
             let Some(session) = self.sessions.get_mut(&id).filter(|session| session.has_entries)
             else {
@@ -102,13 +116,19 @@ impl ClaudeCodeReader {
             imported.identity = Identity::NamedEverywhere;
             imported.conversation.cwd = session.cwd.take();
             imported.conversation.title_source = TitleSource::Source;
-            imported.conversation.title = if only { self.title.text.take() } else { None };
+            imported.conversation.title = only.and_then(|_| self.title.emit());
             imported.entries = std::mem::take(&mut session.entries);
             if !imported.entries.is_empty() || imported.conversation.title.is_some() {
                 sink.emit_even_if_empty(imported)?;
             }
         }
         Ok(PartOutcome::Read(parsed.consumed))
+    }
+
+    /// Whether the reader was stored while a title waited for the first entry. The text of the title
+    /// was not stored.
+    pub(super) const fn lacks_title(&self) -> bool {
+        self.title.is_pending && self.title.text.is_none()
     }
 
     pub(super) fn compact(&self) -> Self {
@@ -122,9 +142,12 @@ impl ClaudeCodeReader {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct SessionTitle {
     source: ClaudeTitleSource,
-    /// The title, until it is emitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The title, until it is emitted. Checkpoints have no text of a conversation.
+    #[serde(skip)]
     text: Option<String>,
+    /// Whether there is a title that was not emitted.
+    #[serde(default)]
+    is_pending: bool,
 }
 
 /// The source of a title. A later one takes precedence over an earlier one.
@@ -146,9 +169,14 @@ impl SessionTitle {
         ] {
             let title = title.as_deref().map(str::trim).filter(|title| !title.is_empty());
             if let Some(title) = title.filter(|_| source >= self.source) {
-                *self = Self { source, text: Some(title.to_owned()) };
+                *self = Self { source, text: Some(title.to_owned()), is_pending: true };
             }
         }
+    }
+
+    fn emit(&mut self) -> Option<String> {
+        self.is_pending = false;
+        self.text.take()
     }
 }
 

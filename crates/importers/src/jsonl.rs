@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 use treering_core::{
     Assignment, ContentHash, Conversation, ConversationId, Correction, Entry, EntryKind,
     ExportItem, ExternalId, ForkPoint, Json, Labels, Message, MessageIdx, MessageText,
-    NewConversation, NewMessage, NewToolCall, NewTurn, Thread, ThreadName, Timestamp, TitleSource,
-    TombstoneSet, ToolCall, ToolResult,
+    MessageVersion, NewConversation, NewMessage, NewToolCall, NewTurn, Thread, ThreadName,
+    Timestamp, TitleSource, TombstoneSet, ToolCall, ToolResult,
 };
 
 use crate::{ImportError, entries_of_openai, raw_string};
 
 /// The version that this program writes. It also reads all earlier versions.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// A parsed line.
 #[derive(Debug)]
@@ -115,6 +115,24 @@ struct MessageLine<'a> {
     forgotten: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     edited_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wrong_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correction: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    history: Vec<VersionLine>,
+}
+
+/// An earlier version in the line of its message.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VersionLine {
+    replaced_at: String,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    parts: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    null_fields: Vec<NullField>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -302,13 +320,8 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         external_id: external(line.external_id)?,
         forgotten: false,
         edited_at: line.edited_at.as_deref().map(str::parse).transpose()?,
-        correction: match line.wrong_at.as_deref().map(str::parse).transpose()? {
-            Some(at) => Some(Correction { at, text: line.correction }),
-            None if line.correction.is_some() => {
-                return Err(ImportError("a correction needs wrong_at, its time".into()));
-            }
-            None => None,
-        },
+        correction: correction(line.wrong_at.as_deref(), line.correction)?,
+        history: line.history.into_iter().map(version).collect::<Result<_, _>>()?,
     };
     // A placeholder has no content, whatever the line says.
     let message = match line.forgotten {
@@ -316,6 +329,26 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         false => message,
     };
     one_entry(thread(line.thread.as_deref())?, EntryKind::Message(message))
+}
+
+fn version(line: VersionLine) -> Result<MessageVersion, ImportError> {
+    Ok(MessageVersion {
+        replaced_at: line.replaced_at.parse()?,
+        text: line.text,
+        parts: json(line.parts.as_deref(), NullField::Parts, &line.null_fields),
+        correction: correction(line.wrong_at.as_deref(), line.correction)?,
+    })
+}
+
+fn correction(
+    wrong_at: Option<&str>,
+    text: Option<String>,
+) -> Result<Option<Correction>, ImportError> {
+    match wrong_at.map(str::parse).transpose()? {
+        Some(at) => Ok(Some(Correction { at, text })),
+        None if text.is_some() => Err(ImportError("a correction needs wrong_at, its time".into())),
+        None => Ok(None),
+    }
 }
 
 fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, ImportError> {
@@ -451,6 +484,19 @@ fn message_line(message: &Message) -> Result<String, serde_json::Error> {
         edited_at: body.edited_at.map(|at| at.to_string()),
         wrong_at: body.correction.as_ref().map(|it| it.at.to_string()),
         correction: body.correction.as_ref().and_then(|it| it.text.clone()),
+        history: body.history.iter().map(version_line).collect::<Result<_, _>>()?,
+    })
+}
+
+fn version_line(version: &MessageVersion) -> Result<VersionLine, serde_json::Error> {
+    let mut null_fields = Vec::new();
+    Ok(VersionLine {
+        replaced_at: version.replaced_at.to_string(),
+        text: version.text.clone(),
+        parts: raw(version.parts.as_ref(), NullField::Parts, &mut null_fields)?,
+        null_fields,
+        wrong_at: version.correction.as_ref().map(|it| it.at.to_string()),
+        correction: version.correction.as_ref().and_then(|it| it.text.clone()),
     })
 }
 

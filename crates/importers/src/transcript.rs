@@ -7,8 +7,8 @@ use super::claude_code::ClaudeCodeReader;
 use super::codex::CodexReader;
 use super::{Format, ImportError, Sink, SourceFile};
 
-/// Reads a growing transcript. It can be stored between two parts; it holds ids and counts, and
-/// no text of the conversation except a title that no entry has followed yet.
+/// Reads a growing transcript. It can be stored between two parts; what is stored holds ids and
+/// counts, and no text of the conversation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TranscriptReader {
@@ -61,6 +61,16 @@ impl TranscriptReader {
         }
     }
 
+    /// Whether the file must be read from its start, because the reader was stored before the first
+    /// entry and without the title that came before it.
+    #[must_use]
+    pub const fn lacks_title(&self) -> bool {
+        match self {
+            Self::ClaudeCode(reader) => reader.lacks_title(),
+            Self::Codex(_) => false,
+        }
+    }
+
     /// A copy to store: without the records that later parts hardly ever refer to.
     #[must_use]
     pub fn compact(&self) -> Self {
@@ -93,6 +103,11 @@ mod tests {
         let text = parts.concat();
         for part in parts {
             end += part.len();
+            if reader.lacks_title() {
+                restarts += 1;
+                reader = TranscriptReader::new(format).unwrap().live();
+                begin = 0;
+            }
             loop {
                 let source = SourceFile {
                     path: "session.jsonl".into(),
@@ -185,7 +200,9 @@ mod tests {
             r#"{"type":"summary","summary":"Late title","leafUuid":"x"}"#.to_owned(),
         ];
         let text = lines.join("\n") + "\n";
-        assert_eq!(check(Format::ClaudeCode, &text), 0, "nothing is read twice");
+        let (_, untitled) = text.split_once('\n').unwrap();
+        assert_eq!(check(Format::ClaudeCode, untitled), 0, "nothing is read twice");
+        assert!(check(Format::ClaudeCode, &text) > 0, "a title before the first entry is not kept");
         let (_, title) = &read(Format::ClaudeCode, &[&text]).0["claude-code:s"];
         assert_eq!(title.as_deref(), Some("New title"));
 

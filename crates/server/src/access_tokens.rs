@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use treering::private_file;
 use treering_core::{Invalid, TenantId, Timestamp};
 
-use crate::private_file;
 use crate::service::TokenScopes;
 
 const FILE: &str = "tokens.json";

@@ -9,6 +9,5 @@ pub mod context_view;
 pub mod http;
 pub mod local_time;
 pub mod mcp;
-pub mod private_file;
 pub mod service;
 pub mod views;

@@ -53,13 +53,13 @@ fn stores_of_every_released_version_open() {
         let (conversations, totals) = store.reader(&TenantId::default()).unwrap().totals().unwrap();
         let expected = match entry.file_name().to_string_lossy().as_ref() {
             "schema-0008.sqlite" | "schema-0009.sqlite" | "schema-0010.sqlite"
-            | "schema-0011.sqlite" => (2, 18, 8),
+            | "schema-0011.sqlite" | "schema-0012.sqlite" => (2, 18, 8),
             _ => (1, 279, 88),
         };
         assert_eq!((conversations, totals.messages, totals.tool_calls), expected);
         opened += 1;
     }
-    assert_eq!(opened, 11);
+    assert_eq!(opened, 12);
 }
 
 /// A copy of a store of an older version is a valid backup.
@@ -212,6 +212,21 @@ fn a_store_of_version_10_keeps_labels() {
     };
     assert_eq!(labels("schema-0010.sqlite"), "source=codex, user=42");
     assert_eq!(labels("schema-0009.sqlite"), "");
+}
+
+/// The store of version 11 with a correction that was replaced, whose text version 11 did not keep.
+#[test]
+fn a_store_of_version_12_keeps_replaced_corrections() {
+    let corrections = |fixture: &str| -> Vec<Option<String>> {
+        let (store, _folder) = kept(fixture);
+        let reader = reader(&store);
+        let harbour = reader.conversation_by_slug("harbour").unwrap().unwrap();
+        let span = Span::between(MessageIdx(1), MessageIdx(2));
+        let versions = reader.versions(harbour.id, span).unwrap();
+        versions.into_iter().map(|(_, it)| it.correction.and_then(|it| it.text)).collect()
+    };
+    assert_eq!(corrections("schema-0011.sqlite"), [None]);
+    assert_eq!(corrections("schema-0012.sqlite"), [None, Some("It is berth 13.".into())]);
 }
 
 /// Interleaved conversations: some message positions are in the table `places`, others in the

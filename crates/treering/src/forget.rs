@@ -1,12 +1,37 @@
-//! A builder for forgetting.
+//! Forgetting, in the store and in the captures of agents that wait outside of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use treering_core::ports::ScrubReport;
 use treering_core::{ForgetTarget, ItemSelection};
 use treering_engine::{Engine, Forget, ForgetPreview, ForgetReport};
 
 use crate::Result;
+use crate::capture::Spool;
 use crate::conversation::ConversationHandle;
+
+/// Forgets, also in the captures of agents that are not stored yet.
+pub fn forget(engine: &Engine, request: &Forget) -> Result<ForgetReport> {
+    let remaining = Spool::prepare_forget(&home_of(engine)?, engine)?;
+    let mut report = engine.forget(request)?;
+    if let Some(scrub) = &mut report.scrub {
+        scrub.pending = scrub.pending.take().or(remaining);
+    }
+    Ok(report)
+}
+
+/// Completes the work that earlier forgets postponed, also in the captures of agents.
+pub fn scrub(engine: &Engine) -> Result<ScrubReport> {
+    let remaining = Spool::prepare_forget(&home_of(engine)?, engine)?;
+    let report = engine.scrub()?;
+    Ok(ScrubReport { pending: report.pending.or(remaining), ..report })
+}
+
+/// The folder of the store.
+pub fn home_of(engine: &Engine) -> Result<PathBuf> {
+    let location = engine.stats()?.store.location;
+    Ok(Path::new(&location).parent().unwrap_or(Path::new(".")).to_path_buf())
+}
 
 /// Builds a forget.
 #[must_use]
@@ -45,27 +70,11 @@ impl<'a> ForgetBuilder<'a> {
         self.engine.preview_forget(&self.request)
     }
 
-    /// Forgets. Captures of agents that wait in the spool are not read: if there are any, the
-    /// report says that bytes may remain, and `treering forget --scrub` stores and erases them.
+    /// Forgets. Captures of agents that wait in the spool are stored first, so that the forget
+    /// reaches them.
     pub fn run(&self) -> Result<ForgetReport> {
-        let mut report = self.engine.forget(&self.request)?;
-        let location = self.engine.stats()?.store.location;
-        let spool = Path::new(&location).with_file_name("spool");
-        if let Some(scrub) = report.scrub.as_mut().filter(|_| has_files(&spool)) {
-            let reason = "captures of agents wait in the spool; run `treering forget --scrub`";
-            scrub.pending.get_or_insert_with(|| reason.to_owned());
-        }
-        Ok(report)
+        forget(self.engine, &self.request)
     }
-}
-
-/// Whether a folder or one below it has a file.
-fn has_files(folder: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else { return false };
-    entries.flatten().any(|entry| {
-        let path = entry.path();
-        if path.is_dir() { has_files(&path) } else { true }
-    })
 }
 
 impl ConversationHandle {

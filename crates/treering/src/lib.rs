@@ -37,6 +37,7 @@ pub mod import;
 mod memory;
 pub mod models;
 mod prices;
+pub mod private_file;
 mod scope_context;
 mod search;
 mod tokenizers;
@@ -51,7 +52,7 @@ use std::sync::Arc;
 pub use conversation::{ContextBuilder, ConversationAgent, ConversationHandle};
 use embedders::EMBEDDERS;
 pub use embedders::{EmbedOptions, embedder_named};
-pub use forget::ForgetBuilder;
+pub use forget::{ForgetBuilder, forget, home_of, scrub};
 pub use memory::{Memory, MemoryBuilder};
 pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
@@ -62,8 +63,8 @@ pub use treering_core::{
     AuditRecord, CaptureExclusions, ChatModel, Conversation, ConversationId, ConversationState,
     Embedder, Entry, EntryKind, ForgetTarget, ForkPoint, Invalid, ItemSelection, Label, Labels,
     Level, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Passage, Policy,
-    Preset, ProviderError, Receipt, Role, Summarizer, SummaryRequest, TenantId, ThreadName,
-    Timestamp, ToolCall, ToolResult, TurnNo,
+    Preset, ProviderError, Receipt, RetentionRule, RetentionScope, Role, Summarizer,
+    SummaryRequest, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, TurnNo,
 };
 pub use treering_engine::{
     Agent, AgentOptions, AmendReport, Amendment, AppendReport, AppendTarget, Context,

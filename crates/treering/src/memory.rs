@@ -183,7 +183,7 @@ impl Memory {
 
     /// Erases the bytes that earlier forgets left in the files of the store.
     pub fn scrub(&self) -> Result<ScrubReport> {
-        self.engine.scrub()
+        crate::forget::scrub(&self.engine)
     }
 
     /// The latest records of what was forgotten, oldest first. They have no content.

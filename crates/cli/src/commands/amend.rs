@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write};
 use super::CliError;
 use super::output::{BOLD, Output, count, paint, print_text};
 use treering_server::service::Service;
-use treering_server::service::requests::AmendRequest;
+use treering_server::service::requests::{AmendRequest, message_reference};
 use treering_server::views::AmendView;
 
 #[derive(clap::Args)]
@@ -48,10 +48,8 @@ pub(super) struct CorrectArgs {
 
 /// Parses `CONVERSATION#IDX`.
 pub(super) fn message(reference: &str) -> Result<(String, u32), String> {
-    let parts = reference.rsplit_once('#');
-    parts
-        .and_then(|(name, idx)| Some((name.to_owned(), idx.parse().ok()?)))
-        .ok_or_else(|| "expected CONVERSATION#IDX, such as tidewatch#4".to_owned())
+    let found = message_reference(reference).map(|(name, idx)| (name.to_owned(), idx));
+    found.ok_or_else(|| "expected CONVERSATION#IDX, such as tidewatch#4".to_owned())
 }
 
 pub(super) fn edit(args: &EditArgs, service: &Service, output: &Output) -> Result<(), CliError> {

@@ -7,8 +7,7 @@ use treering_core::ConversationId;
 use treering_engine::Engine;
 
 use super::CliError;
-use treering::jsonl;
-use treering_server::private_file;
+use treering::{jsonl, private_file};
 use treering_server::service::Service;
 
 #[derive(clap::Args)]

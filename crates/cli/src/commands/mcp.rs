@@ -6,7 +6,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::{CliError, Global};
 use treering_server::mcp::{self, McpServer};
-use treering_server::service::Grant;
+use treering_server::service::{Grant, RetentionTenants};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -24,6 +24,7 @@ pub(super) fn run(_: &Args, global: &Global) -> Result<(), CliError> {
     super::serve::log_to_stderr(LevelFilter::WARN);
     let service = global.open()?;
     let worker = service.engine().spawn_worker()?;
+    let _retention = service.spawn_retention(RetentionTenants::Own);
     let stop_timeout = Duration::from_millis(service.settings().serve.stop_timeout_ms);
     let warmed = service.engine().clone();
     std::thread::spawn(move || warmed.prewarm());

@@ -14,10 +14,10 @@ use treering_server::views::ForgetView;
 #[command(after_help = "\
 Examples:
   treering retain --dry-run
-  treering --set 'retention.rules=[\"365d\", \"cursor 30d\"]' retain --dry-run
+  treering --set 'retention.rules=[\"365d\", \"user=42 30d\"]' retain --dry-run
 
-The rules are the setting `retention.rules`; without rules, nothing is forgotten. Run the command from a
-scheduler such as cron.")]
+The rules are the setting `retention.rules`; without rules, nothing is forgotten. `treering serve`,
+`treering mcp` and `treering work --watch` apply them by themselves, every hour.")]
 pub(super) struct Args {
     /// List what would be forgotten, and forget nothing
     #[arg(long)]

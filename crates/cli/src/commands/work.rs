@@ -9,7 +9,7 @@ use treering_engine::{Engine, JobOutcome, JobScope, WorkStats, Worker};
 
 use super::CliError;
 use super::output::{Output, count};
-use treering_server::service::Service;
+use treering_server::service::{RetentionTenants, Service};
 
 /// The interval between checks for a changed embedder.
 const CHANGE_EVERY: Duration = Duration::from_secs(30);
@@ -39,6 +39,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     let scope = JobScope { conversation: conversation.map(|it| it.id), ..JobScope::default() };
     let report = run_all(engine, &scope, output)?;
     if args.watch {
+        let _retention = service.spawn_retention(RetentionTenants::Own);
         let mut next_change = Instant::now();
         loop {
             std::thread::sleep(Duration::from_millis(500));

@@ -167,13 +167,13 @@ pub trait Reader {
     /// For each external id, a conversation with a message or tool call of that id.
     fn owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>>;
 
-    /// The earlier versions of the edited messages in the span, ordered by position and then by
+    /// The earlier versions of the amended messages in the span, ordered by position and then by
     /// time.
     fn versions(
         &self,
         id: ConversationId,
         span: Span<MessageIdx>,
-    ) -> StoreResult<Vec<MessageVersion>>;
+    ) -> StoreResult<Vec<(MessageIdx, MessageVersion)>>;
 
     /// The nodes of a conversation that match, ordered by level and ordinal.
     fn nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>>;

@@ -8,10 +8,10 @@ mod plan;
 
 use std::path::PathBuf;
 
-use treering_core::ports::{ConversationFilter, ConversationQuery, NodeFilter, ScrubReport, Span};
+use treering_core::ports::{NodeFilter, ScrubReport, Span};
 use treering_core::{
-    AuditRecord, ContentHash, Conversation, ConversationId, ForgetTarget, Invalid, Level, NodeId,
-    RetentionRule, TombstoneSet, Write,
+    AuditRecord, ContentHash, ConversationId, ForgetTarget, Invalid, Level, NodeId, RetentionRule,
+    TombstoneSet, Write,
 };
 
 use crate::embed;
@@ -187,16 +187,10 @@ impl Engine {
         Ok(found)
     }
 
-    /// The conversations that one of these rules says are too old to keep.
-    pub fn expired(&self, rules: &[RetentionRule]) -> Result<Vec<ConversationId>> {
-        if rules.is_empty() {
-            return Ok(Vec::new());
-        }
-        let now = self.clock().now();
-        let filter = ConversationFilter::all(usize::MAX);
-        let all = self.reader()?.conversations(&ConversationQuery::List(&filter))?;
-        let is_expired = |it: &Conversation| rules.iter().any(|rule| rule.expires(it, now));
-        Ok(all.into_iter().filter(is_expired).map(|it| it.id).collect())
+    /// Whether one of these rules says that a conversation is too old to keep.
+    pub fn has_expired(&self, rules: &[RetentionRule]) -> Result<bool> {
+        Ok(!rules.is_empty()
+            && !plan::expired(&*self.reader()?, rules, self.clock().now())?.is_empty())
     }
 
     /// All tombstones, for an export.

@@ -8,9 +8,9 @@ use treering_core::ports::{
 };
 use treering_core::{
     AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ErasedCounts,
-    ExternalId, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx, Node, Reader, Role,
-    Timestamp, TitleSource, Tombstone, ToolCall, TurnNo, Write, nodes_to_rewrite, redact, slug_of,
-    title_of,
+    ExternalId, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx, MessageVersion, Node,
+    Reader, RetentionRule, Role, Timestamp, TitleSource, Tombstone, ToolCall, TurnNo, Write,
+    nodes_to_rewrite, redact, slug_of, title_of,
 };
 
 use crate::embed;
@@ -49,48 +49,35 @@ struct SelectedItems {
 }
 
 impl ForgetPlanner {
-    /// Selects the conversations that go as a whole.
-    fn removed(&self) -> ConversationFilter {
-        let mut filter = ConversationFilter::all(usize::MAX);
-        match &self.target {
-            ForgetTarget::Project(folder) => filter.project = Some(folder.clone()),
-            ForgetTarget::Label(label) => filter.labels.push(label.clone()),
-            _ => {}
-        }
-        filter
-    }
-
     /// The writes and the audit record. Refuses a target that does not exist or has nothing to
     /// forget.
     pub(super) fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AuditRecord)> {
         let mut plan = Plan::default();
-        match &self.target {
+        let all = ConversationFilter::all(usize::MAX);
+        let (conversations, selection) = match &self.target {
             ForgetTarget::Items(id, selection) => {
-                self.forget_items(reader, existing(reader, *id)?, selection, &mut plan)?;
-            }
-            ForgetTarget::Conversation(id) => {
-                self.remove(reader, &existing(reader, *id)?, &mut plan)?;
+                (vec![existing(reader, *id)?], Some(selection.clone()))
             }
             ForgetTarget::Author(author) => {
-                let selection = ItemSelection::Author(author.clone());
-                for conversation in listed(reader, &ConversationFilter::all(usize::MAX))? {
-                    self.forget_items(reader, conversation, &selection, &mut plan)?;
-                }
+                (listed(reader, &all)?, Some(ItemSelection::Author(author.clone())))
             }
-            ForgetTarget::Secrets => {
-                for conversation in listed(reader, &ConversationFilter::all(usize::MAX))? {
-                    self.forget_items(reader, conversation, &ItemSelection::Secrets, &mut plan)?;
-                }
+            ForgetTarget::Secrets => (listed(reader, &all)?, Some(ItemSelection::Secrets)),
+            ForgetTarget::Conversation(id) => (vec![existing(reader, *id)?], None),
+            ForgetTarget::Expired(rules) => (expired(reader, rules, self.now)?, None),
+            ForgetTarget::Project(folder) => {
+                let project = Some(folder.clone());
+                (listed(reader, &ConversationFilter { project, ..all })?, None)
             }
-            ForgetTarget::Expired(ids) => {
-                for id in ids {
-                    self.remove(reader, &existing(reader, *id)?, &mut plan)?;
-                }
+            ForgetTarget::Label(label) => {
+                let labels = vec![label.clone()];
+                (listed(reader, &ConversationFilter { labels, ..all })?, None)
             }
-            ForgetTarget::Project(_) | ForgetTarget::Label(_) | ForgetTarget::Tenant => {
-                for conversation in listed(reader, &self.removed())? {
-                    self.remove(reader, &conversation, &mut plan)?;
-                }
+            ForgetTarget::Tenant => (listed(reader, &all)?, None),
+        };
+        for conversation in conversations {
+            match &selection {
+                Some(selection) => self.forget_items(reader, conversation, selection, &mut plan)?,
+                None => self.remove(reader, &conversation, &mut plan)?,
             }
         }
         if plan.conversations.is_empty() {
@@ -168,15 +155,21 @@ impl ForgetPlanner {
     ) -> StoreResult<()> {
         let id = conversation.id;
         let items = select(reader, id, selection)?;
-        if items.messages.is_empty() && items.calls.is_empty() {
+        let is_masked = *selection == ItemSelection::Secrets;
+        let title = conversation.title.as_deref().map(redact);
+        let masks_title = is_masked && title.is_some_and(|(_, secrets)| !secrets.is_empty());
+        if items.messages.is_empty() && items.calls.is_empty() && !masks_title {
             return Ok(());
         }
-        let is_masked = *selection == ItemSelection::Secrets;
         let erasing = match is_masked {
             true => self.mask(&mut conversation, &items),
             false => erase(&mut conversation, &items),
         };
         conversation.tree_state.outdate_windows();
+        if masks_title {
+            let title = conversation.title.as_deref().map(|it| redact(it).0.into_owned());
+            set_title(reader, &mut conversation, title)?;
+        }
         if !is_masked {
             self.update_metadata(reader, &mut conversation, &items.messages)?;
         }
@@ -214,7 +207,7 @@ impl ForgetPlanner {
         Ok(())
     }
 
-    /// Masks the secrets of items and of the title, and erases their earlier versions.
+    /// Masks the secrets of items, and erases their earlier versions.
     fn mask(&self, conversation: &mut Conversation, items: &SelectedItems) -> Vec<Write> {
         let id = conversation.id;
         let mut writes = vec![Write::ForgetVersions(id, positions(&items.messages))];
@@ -223,6 +216,7 @@ impl ForgetPlanner {
             masked.mask();
             masked.tokens = self.engine.count_tokens(&masked.body.text);
             masked.hash = masked.body.hash();
+            // An import must not take the text at the source for another message.
             masked.body.edited_at = Some(self.now);
             let totals = &mut conversation.totals;
             totals.chars = totals.chars + u64::from(masked.chars) - u64::from(message.chars);
@@ -234,7 +228,6 @@ impl ForgetPlanner {
             masked.call.mask();
             writes.push(Write::AmendToolCall(id, masked));
         }
-        conversation.title = conversation.title.take().map(|it| redact(&it).0.into_owned());
         writes
     }
 
@@ -258,26 +251,40 @@ impl ForgetPlanner {
             }
         }
         let Some(title) = conversation.title.clone() else { return Ok(()) };
-        let quotes = |message: &Message| title_of(&message.body.text).as_ref() == Some(&title);
-        if conversation.title_source == TitleSource::Person || !forgotten.iter().any(quotes) {
+        let quotes = |text: &str| title_of(text).as_ref() == Some(&title);
+        let is_quote = conversation.title_source != TitleSource::Person
+            && (forgotten.iter().any(|message| quotes(&message.body.text))
+                // An edit may have left the title as it was.
+                || versions_of(reader, id, &erased)?.iter().any(|version| quotes(&version.text)));
+        if !is_quote {
             return Ok(());
         }
         let titled = |message: &Message| match message.body.role {
             Role::User => title_of(&message.body.text),
             _ => None,
         };
-        conversation.title = first_remaining(reader, id, &erased, titled)?;
-        conversation.title_source = match conversation.title {
+        let title = first_remaining(reader, id, &erased, titled)?;
+        conversation.title_source = match title {
             Some(_) => TitleSource::FirstMessage,
             None => TitleSource::Untitled,
         };
-        let slug = conversation.title.as_deref().map(slug_of).filter(|slug| !slug.is_empty());
-        conversation.slug = match slug {
-            Some(slug) => free_slug(reader, &slug, &slug, id)?,
-            None => Conversation::untitled_slug(id),
-        };
-        Ok(())
+        set_title(reader, conversation, title)
     }
+}
+
+/// Replaces the title, and the slug that was derived from it.
+fn set_title(
+    reader: &dyn Reader,
+    conversation: &mut Conversation,
+    title: Option<String>,
+) -> StoreResult<()> {
+    let slug = title.as_deref().map(slug_of).filter(|slug| !slug.is_empty());
+    conversation.slug = match slug {
+        Some(slug) => free_slug(reader, &slug, &slug, conversation.id)?,
+        None => Conversation::untitled_slug(conversation.id),
+    };
+    conversation.title = title;
+    Ok(())
 }
 
 /// Replaces items with placeholders.
@@ -317,6 +324,28 @@ impl SelectedItems {
 fn existing(reader: &dyn Reader, id: ConversationId) -> StoreResult<Conversation> {
     let missing = || Invalid::new(format!("conversation {id}"), "it does not exist");
     Ok(reader.conversation(id)?.ok_or_else(missing)?)
+}
+
+/// The conversations that one of these rules says are too old to keep.
+pub(super) fn expired(
+    reader: &dyn Reader,
+    rules: &[RetentionRule],
+    now: Timestamp,
+) -> StoreResult<Vec<Conversation>> {
+    let mut all = listed(reader, &ConversationFilter::all(usize::MAX))?;
+    all.retain(|conversation| rules.iter().any(|rule| rule.expires(conversation, now)));
+    Ok(all)
+}
+
+/// The earlier versions of messages.
+fn versions_of(
+    reader: &dyn Reader,
+    id: ConversationId,
+    of: &BTreeSet<MessageIdx>,
+) -> StoreResult<Vec<MessageVersion>> {
+    let versions = reader.versions(id, Span::starting(MessageIdx(0), usize::MAX))?;
+    let chosen = versions.into_iter().filter(|(idx, _)| of.contains(idx));
+    Ok(chosen.map(|(_, version)| version).collect())
 }
 
 /// All conversations that a filter selects.
@@ -360,14 +389,12 @@ fn select(
 
 /// The items with secrets, also those that have one only in an earlier version.
 fn select_secrets(reader: &dyn Reader, id: ConversationId) -> StoreResult<SelectedItems> {
-    let mut versions = reader.versions(id, Span::starting(MessageIdx(0), usize::MAX))?;
-    let has_secret = |text: &str| !redact(text).1.is_empty();
-    versions.retain(|it| {
-        has_secret(&it.text) || it.parts.as_ref().is_some_and(|it| has_secret(it.as_str()))
-    });
-    let was_secret = |message: &Message| versions.iter().any(|it| it.idx == message.idx);
+    let versions = reader.versions(id, Span::starting(MessageIdx(0), usize::MAX))?;
+    let secret = versions.iter().filter(|(_, version)| version.has_secret());
+    let secret: BTreeSet<MessageIdx> = secret.map(|(idx, _)| *idx).collect();
     let secrets = ItemSelection::Secrets;
-    let messages = select_messages(reader, id, |it| secrets.has_message(it) || was_secret(it))?;
+    let messages =
+        select_messages(reader, id, |it| secrets.has_message(it) || secret.contains(&it.idx))?;
     let mut calls = reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?;
     calls.retain(|call| secrets.has_call(call));
     Ok(SelectedItems { messages, calls })

@@ -35,20 +35,21 @@ struct WrittenNode {
 impl Worker {
     /// Runs one job that writes a node, or several that embed.
     pub(super) fn run_jobs(&self, engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
+        let revision = engine.reader()?.audit().revision()?;
         if let [Job { kind: JobKind::Summarize(task), .. }] = jobs {
             let job = &jobs[0];
             return Ok(vec![match self.write_node(engine, job, task)? {
                 None => discard_stale_job(engine, job)?,
-                Some(Err(error)) => self.fail(engine, job, error)?,
+                Some(Err(error)) => self.fail(engine, job, error, revision)?,
                 Some(Ok(finished)) => finish(engine, job, task, finished)?,
             }]);
         }
         kill_points::check(KillPoint::Read);
-        let outcomes = embed::run(engine, jobs)?;
+        let mut outcomes = embed::run(engine, jobs)?;
         kill_points::check(KillPoint::Finished);
-        for (job, outcome) in jobs.iter().zip(&outcomes) {
+        for (job, outcome) in jobs.iter().zip(&mut outcomes) {
             if let JobOutcome::Failed(error) = outcome {
-                self.fail(engine, job, error.clone())?;
+                *outcome = self.fail(engine, job, error.clone(), revision)?;
             }
         }
         Ok(outcomes)
@@ -78,19 +79,32 @@ impl Worker {
         Ok(Some(Ok(WrittenNode { node, note, unanswered, revision })))
     }
 
-    fn fail(&self, engine: &Engine, job: &Job, error: ProviderError) -> Result<JobOutcome> {
+    /// Records that a job failed, unless something was forgotten or amended since `revision`: the
+    /// error may quote it, so the job only runs again.
+    fn fail(
+        &self,
+        engine: &Engine,
+        job: &Job,
+        failure: ProviderError,
+        revision: u64,
+    ) -> Result<JobOutcome> {
         let (key, job, now) = (engine.key(job.conversation), job.clone(), engine.clock().now());
         let (retry, name) = (engine.work().retry, self.leases.worker().to_owned());
-        let failure = error.clone();
         engine.commit_with(engine.scope_of(key.id), move |reader| {
             let mut writes = Vec::new();
             // A worker that released the job or lost its lease must not change it.
             let leased = reader.job(&job)?.filter(|job| job.is_leased_by(&name));
-            let Some(mut job) = leased else { return Ok((writes, ())) };
+            let Some(mut job) = leased else { return Ok((writes, JobOutcome::Stale)) };
+            if reader.audit().revision()? != revision {
+                job.release(now);
+                writes.push(Write::PutJob(job));
+                return Ok((writes, JobOutcome::Stale));
+            }
             job.fail(&failure, now, &retry);
+            let outcome = JobOutcome::Failed(failure.clone());
             if let RetryAdvice::Throttled(_) = failure.advice {
                 writes.push(Write::PutJob(job));
-                return Ok((writes, ()));
+                return Ok((writes, outcome));
             }
             let dead = job.state == JobState::Dead;
             let line = JobEvent {
@@ -102,9 +116,8 @@ impl Worker {
                 took_ms: None,
             };
             writes.extend([Write::PutJob(job), Write::AddJobEvent(line)]);
-            Ok((writes, ()))
-        })?;
-        Ok(JobOutcome::Failed(error))
+            Ok((writes, outcome))
+        })
     }
 }
 

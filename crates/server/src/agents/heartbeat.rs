@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use treering::capture::{CaptureError, CheckpointFolder, TranscriptLag};
+use treering::capture::{CaptureError, CheckpointFolder, HOOK_FAILURE, TranscriptLag};
 use treering::importers::Format;
+use treering::private_file;
 use treering_core::Timestamp;
 use treering_engine::Engine;
 
 use super::{AgentPaths, CodingAgent, FileChange, Program, TranscriptRef, changes};
-use crate::private_file;
 
 /// The number of days after which Claude Code deletes transcripts, unless its settings say
 /// otherwise.
@@ -73,7 +73,7 @@ pub struct HookFailure {
 
 impl HookFailure {
     fn path(home: &Path, agent: CodingAgent) -> PathBuf {
-        home.join("capture").join(format!("{agent}.failure"))
+        home.join(CheckpointFolder::NAME).join(format!("{agent}.{HOOK_FAILURE}"))
     }
 
     /// Records the result of a hook: a failure until the next success.
@@ -85,7 +85,7 @@ impl HookFailure {
             // Without a home, nothing was captured yet, and nothing is compared.
             Some(_) if !home.is_dir() => {}
             Some(failure) => drop(
-                private_file::create_folder(&home.join("capture"))
+                private_file::create_folder(&home.join(CheckpointFolder::NAME))
                     .and_then(|()| fs::write(path, serde_json::to_vec(failure)?)),
             ),
         }
@@ -165,7 +165,7 @@ fn modified(path: &Path) -> Timestamp {
 
 /// The file that remembers when the hooks of an agent were installed.
 fn installed_path(home: &Path, agent: CodingAgent) -> PathBuf {
-    home.join("capture").join(format!("{agent}.installed"))
+    home.join(CheckpointFolder::NAME).join(format!("{agent}.installed"))
 }
 
 /// Remembers that the hooks were installed or removed now. Transcripts that grow from now on must
@@ -175,7 +175,7 @@ pub fn note_installed(home: &Path, agent: CodingAgent, is_installed: bool) -> st
     match is_installed {
         true if path.exists() => Ok(()),
         true => {
-            let folder = private_file::create_folder(&home.join("capture"));
+            let folder = private_file::create_folder(&home.join(CheckpointFolder::NAME));
             folder.and_then(|()| fs::write(path, ""))
         }
         false if path.exists() => fs::remove_file(path),
@@ -201,9 +201,8 @@ pub fn check(
         fix: "fix this; the next hook captures what is missing".into(),
     }));
     let checkpoints = CheckpointFolder::new(home, engine.tenant());
-    let installed = fs::metadata(installed_path(home, agent))
-        .is_ok()
-        .then(|| modified(&installed_path(home, agent)));
+    let installed = installed_path(home, agent);
+    let installed = installed.exists().then(|| modified(&installed));
     let transcripts = transcripts(agent, paths);
     let mut health = AgentHealth {
         agent: agent.to_string(),
@@ -220,7 +219,7 @@ pub fn check(
                 health.not_imported += 1;
                 continue;
             }
-            None => TranscriptLag::of_whole(format, &path)?,
+            None => checkpoints.whole_lag(format, &path)?,
         };
         health.captured_until = health.captured_until.max(lag.captured_until);
         if lag.is_behind() {

@@ -5,33 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use treering::capture::{HookCapture, TranscriptRef};
 use treering::importers::Format;
 use treering_core::{ContentHash, Json, SOURCE_LABEL, Timestamp, json_without_private};
 
 use super::CodingAgent;
-
-/// The content captured by one hook call.
-#[derive(Debug, Clone, PartialEq)]
-pub enum HookCapture {
-    /// Transcripts that the agent appends to.
-    Transcripts {
-        /// The session's, and those of its sub-agents.
-        transcripts: Vec<TranscriptRef>,
-        /// The key of the session, if it has ended.
-        ended: Option<String>,
-    },
-    /// The body of a `POST /v1/append` request.
-    Entries(Value),
-}
-
-/// A transcript on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TranscriptRef {
-    /// Its format.
-    pub format: Format,
-    /// Its path.
-    pub path: PathBuf,
-}
 
 /// Parses the input of a hook that was called at `now`. Returns `None` if there is nothing to
 /// store. Private passages are left out here already, because entries may be written to the spool.

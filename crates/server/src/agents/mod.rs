@@ -7,7 +7,6 @@ mod hook;
 mod pauses;
 mod plugin;
 mod recall;
-mod spool;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,11 +18,11 @@ pub use heartbeat::{
     AgentHealth, Deletion, HookFailure, HookProblem, LaggingTranscript, check, deletion,
     note_installed, transcript_folder, transcripts,
 };
-pub use hook::{HookCapture, TranscriptRef, capture, reply};
+pub use hook::{capture, reply};
 pub use pauses::{PauseError, pause, read_pauses, resume};
 pub use plugin::{PluginFile, plugin_files};
 pub use recall::{RecallRequest, RecallTrigger};
-pub use spool::{ReplayReport, Spool};
+pub use treering::capture::{HookCapture, ReplayReport, Spool, TranscriptRef};
 
 /// The events of Claude Code and Codex that are captured or answered.
 const TURN_EVENTS: [&str; 5] =

@@ -5,9 +5,8 @@ use std::path::Path;
 
 pub use treering::capture::read_pauses;
 use treering::capture::{PauseEntry, pauses_path};
+use treering::private_file;
 use treering_core::{Pause, Timestamp};
-
-use crate::private_file;
 
 /// The pauses could not be changed.
 #[derive(Debug, thiserror::Error)]

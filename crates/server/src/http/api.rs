@@ -42,6 +42,7 @@ pub(super) async fn respond<T: Send + 'static>(
 
 pub(super) const READ: (TokenScope, TaskKind) = (TokenScope::Read, TaskKind::Read);
 pub(super) const WRITE: (TokenScope, TaskKind) = (TokenScope::Write, TaskKind::Write);
+pub(super) const ADMIN: (TokenScope, TaskKind) = (TokenScope::Admin, TaskKind::Write);
 
 /// Append turns and messages
 ///
@@ -284,7 +285,7 @@ pub(super) async fn retry(
     PathParams(job): PathParams<String>,
 ) -> ApiResult<JobList> {
     let job = (job != "all").then_some(job);
-    respond(&grant, (TokenScope::Admin, TaskKind::Write), move |service| service.retry(job)).await
+    respond(&grant, ADMIN, move |service| service.retry(job)).await
 }
 
 /// Read the newest lines of the job log

@@ -2,7 +2,7 @@
 
 use axum::Extension;
 
-use super::api::{ApiResult, READ, WRITE, respond};
+use super::api::{ADMIN, ApiResult, READ, respond};
 use super::problem::{Body, Problems, QueryParams};
 use crate::service::Grant;
 use crate::service::requests::{AuditRequest, ForgetRequest};
@@ -12,7 +12,7 @@ use crate::views::{AuditList, ForgetView};
 ///
 /// Without `token`, the response is a preview: it lists what would go and what would be written
 /// again, and has a token. Repeat the request with the token to forget. If the target has changed
-/// since, nothing is forgotten.
+/// since, nothing is forgotten. Both steps need the scope `admin`.
 #[utoipa::path(post, path = "/v1/forget", tag = "conversations", request_body = ForgetRequest,
     responses((status = 200, body = ForgetView,
         description = "The preview, or what was forgotten"), Problems))]
@@ -20,7 +20,7 @@ pub(super) async fn forget(
     Extension(grant): Extension<Grant>,
     Body(request): Body<ForgetRequest>,
 ) -> ApiResult<ForgetView> {
-    respond(&grant, WRITE, move |service| service.forget(&request)).await
+    respond(&grant, ADMIN, move |service| service.forget(&request)).await
 }
 
 /// Read the audit: everything that was forgotten, without its content

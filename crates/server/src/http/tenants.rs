@@ -13,7 +13,7 @@ use treering_core::TenantId;
 use treering_engine::{Engine, FeedCursors, WorkerHandle};
 
 use super::metrics::Metrics;
-use crate::service::{Service, ServiceError};
+use crate::service::{RetentionTask, RetentionTenants, Service, ServiceError};
 use crate::views::kind_of;
 
 /// How long the follower waits for a commit before it checks whether to stop.
@@ -31,6 +31,7 @@ pub(super) struct TenantRegistry {
 struct Background {
     worker: WorkerHandle,
     follower: Follower,
+    _retention: Option<RetentionTask>,
 }
 
 impl TenantRegistry {
@@ -40,7 +41,9 @@ impl TenantRegistry {
         let (worker, streams) =
             (engine.spawn_worker_for_all_tenants()?, Arc::new(Streams::default()));
         let follower = Follower::spawn(engine.clone(), Arc::clone(&streams), metrics)?;
-        let background = Mutex::new(Some(Background { worker, follower }));
+        let retention = root.spawn_retention(RetentionTenants::All);
+        let background = Background { worker, follower, _retention: retention };
+        let background = Mutex::new(Some(background));
         Ok(Self { root, background, streams })
     }
 
@@ -63,7 +66,7 @@ impl TenantRegistry {
     /// Returns their number.
     pub(super) fn stop_by(&self, deadline: Instant) -> Result<usize, ServiceError> {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Background { worker, follower }) = background else { return Ok(0) };
+        let Some(Background { worker, follower, .. }) = background else { return Ok(0) };
         follower.ask_to_stop();
         Ok(worker.stop_with_deadline(deadline)?)
     }

@@ -11,7 +11,7 @@ use super::types::StatusResult;
 use crate::local_time::{local, local_of};
 use crate::service::{ContextSubject, ConversationList, ExpandedItem, Expansion, SearchAnswer};
 use crate::views::{
-    ConversationView, ExpandView, ForgetView, FoundView, HitView, LineView, NodeView,
+    AmendView, ConversationView, ExpandView, ForgetView, FoundView, HitView, LineView, NodeView,
 };
 
 /// Maximum characters of a listing line; `expand` reads the rest.
@@ -286,6 +286,16 @@ fn session(it: &ConversationView) -> String {
         text.push_str(&quoted_below(&format!("… {last}")));
     }
     text
+}
+
+pub(super) fn amend(view: &AmendView) -> String {
+    let what = if view.wrong { "marked as wrong" } else { "edited" };
+    let summaries = match (view.nodes.len(), view.rewrites) {
+        (0, _) => String::new(),
+        (_, true) => " The summaries over it are written again.".into(),
+        (_, false) => " The summaries over it are stale; call `summaries_update`.".into(),
+    };
+    format!("`{}#{}` {what}.{summaries}", view.slug, view.idx)
 }
 
 pub(super) fn forget(view: &ForgetView) -> String {

@@ -10,8 +10,8 @@ use super::progress::Progress;
 use super::schema::arguments;
 use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert, render};
 use crate::service::requests::{
-    ContextParams, ExpandRequest, ForgetRequest, RequestLimits, SearchRequest, SessionsRequest,
-    StatusRequest, ThreadsRequest, TurnRequest, UpdateRequest,
+    ContextParams, ExpandRequest, ForgetRequest, NamedAmendRequest, RequestLimits, SearchRequest,
+    SessionsRequest, StatusRequest, ThreadsRequest, TurnRequest, UpdateRequest,
 };
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
 use crate::views::AppendedView;
@@ -37,12 +37,13 @@ pub(super) enum MemoryTool {
     Sessions,
     Threads,
     Update,
+    Amend,
     Forget,
     Status,
 }
 
 impl MemoryTool {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Remember,
         Self::Search,
         Self::Context,
@@ -50,6 +51,7 @@ impl MemoryTool {
         Self::Sessions,
         Self::Threads,
         Self::Update,
+        Self::Amend,
         Self::Forget,
         Self::Status,
     ];
@@ -68,6 +70,7 @@ impl MemoryTool {
             Self::Sessions => "sessions",
             Self::Threads => "threads",
             Self::Update => "summaries_update",
+            Self::Amend => "amend",
             Self::Forget => "forget",
             Self::Status => "status",
         }
@@ -111,6 +114,10 @@ impl MemoryTool {
                  level 1; higher levels follow in the background. Also takes windowChars, \
                  minFlushChars, overlapChars, groupChars, wiggle, ratioOnly, concurrency, \
                  batchDelayMs, sealPolicy, flushAfterMs and any policy parameter."
+            }
+            Self::Amend => {
+                "Edit a stored message, or mark it as wrong, because the user says so. Set text or \
+                 wrong. Also takes regenerate."
             }
             Self::Forget => {
                 "Forget something for good, also in every summary. The first call returns a \
@@ -180,6 +187,12 @@ impl MemoryTool {
                 ("dryRun", "Estimate only"),
                 ("wait", "Wait for every level"),
             ],
+            Self::Amend => &[
+                ("id", "A message my-chat#42"),
+                ("text", "New text; history keeps the old one"),
+                ("wrong", "Never recall it as true"),
+                ("correction", "Recalled instead of a wrong message"),
+            ],
             Self::Forget => &[
                 ("conversation", "Slug or id; alone, all of it"),
                 ("message", "Only this position"),
@@ -206,6 +219,7 @@ impl MemoryTool {
             Self::Sessions => arguments::<SessionsRequest>(fields),
             Self::Threads => arguments::<ThreadsRequest>(fields),
             Self::Update => arguments::<UpdateRequest>(fields),
+            Self::Amend => arguments::<NamedAmendRequest>(fields),
             Self::Forget => arguments::<ForgetRequest>(fields),
             Self::Status => arguments::<StatusRequest>(fields),
         }
@@ -216,7 +230,7 @@ impl MemoryTool {
         match self {
             Self::Remember | Self::Threads => local.read_only(false).destructive(false),
             Self::Update => local.read_only(false).destructive(true).idempotent(true),
-            Self::Forget => local.read_only(false).destructive(true),
+            Self::Amend | Self::Forget => local.read_only(false).destructive(true),
             _ => local.read_only(true),
         }
     }
@@ -242,6 +256,7 @@ impl MemoryTool {
             Self::Sessions => sessions(arguments, grant).await,
             Self::Threads => threads(arguments, grant).await,
             Self::Update => update(arguments, grant, progress).await,
+            Self::Amend => amend(arguments, grant).await,
             Self::Forget => forget(arguments, grant).await,
             Self::Status => status(arguments, grant).await,
         }
@@ -386,9 +401,19 @@ async fn update(
     Ok(convert::data(&result, text))
 }
 
+async fn amend(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
+    let (conversation, idx, request) = parse::<NamedAmendRequest>(arguments)?.into_parts()?;
+    let service = grant.require(TokenScope::Write)?;
+    let amended = service
+        .run(TaskKind::Write, move |service| service.amend(&conversation, idx, &request))
+        .await?;
+    let text = render::amend(&amended);
+    Ok(convert::data(&amended, text))
+}
+
 async fn forget(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let request: ForgetRequest = parse(arguments)?;
-    let service = grant.require(TokenScope::Write)?;
+    let service = grant.require(TokenScope::Admin)?;
     let view = service.run(TaskKind::Write, move |service| service.forget(&request)).await?;
     let text = render::forget(&view);
     Ok(convert::data(&view, text))
@@ -443,6 +468,7 @@ mod tests {
         check::<SessionsRequest>(MemoryTool::Sessions, &[]);
         check::<ThreadsRequest>(MemoryTool::Threads, &[]);
         check::<UpdateRequest>(MemoryTool::Update, &[]);
+        check::<NamedAmendRequest>(MemoryTool::Amend, &[]);
         check::<ForgetRequest>(MemoryTool::Forget, &[]);
         check::<StatusRequest>(MemoryTool::Status, &[]);
     }

@@ -2,7 +2,6 @@
 //! MCP and the command line call. Blocking; [`Service::run`] calls them from async code.
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use treering_core::ports::{ConversationFilter, JobEventFilter, JobFilter, Span};
 use treering_core::{
@@ -17,7 +16,7 @@ use utoipa::ToSchema;
 use super::requests::{
     AppendRequest, ChangeRequest, CreateRequest, ExpandRequest, NodesRequest, PageRequest,
     SearchRequest, SessionsRequest, StatsRequest, StatusRequest, TurnRequest, UpdateRequest,
-    WorkRequest, check_entry,
+    WorkRequest, check_entry, message_reference,
 };
 use super::{Service, ServiceError};
 use crate::agents::read_pauses;
@@ -100,7 +99,25 @@ impl Service {
 
     /// Stores entries of a remote caller atomically. Durable on return.
     pub fn append(&self, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
-        append_checked(self.engine(), request, check_entry)
+        let target = request.target(self.engine())?;
+        let now = self.engine().clock().now();
+        let mut entries = Vec::with_capacity(request.entries.len());
+        for (index, raw) in request.entries.iter().enumerate() {
+            let unclear =
+                |reason: String| ServiceError::InvalidRequest(format!("entry {index}: {reason}"));
+            match jsonl::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
+                JsonLine::Entries(line) => {
+                    check_entry(raw, &line).map_err(|refusal| unclear(refusal.to_string()))?;
+                    entries.extend(line);
+                }
+                JsonLine::Header | JsonLine::Conversation(_) => {
+                    return Err(unclear(
+                        "set conversation or key in the request, not in an entry".into(),
+                    ));
+                }
+            }
+        }
+        self.store(target, entries, &request.labels)
     }
 
     /// Stores a turn atomically. Durable on return.
@@ -117,7 +134,14 @@ impl Service {
         entries: Vec<Entry>,
         labels: &Labels,
     ) -> Result<AppendReport, ServiceError> {
-        store(self.engine(), target, entries, labels)
+        let batch = EntryBatch { target, entries, replay_detection: ReplayDetection::None };
+        let stored = self.engine().append(batch)?;
+        let current = &stored.conversation.labels;
+        if labels.iter().all(|(name, value)| current.get(name) == Some(value)) {
+            return Ok(stored);
+        }
+        let conversation = self.engine().set_labels(stored.conversation.id, labels, &[])?;
+        Ok(AppendReport { conversation, ..stored })
     }
 
     /// Searches messages, tool calls and nodes.
@@ -136,7 +160,7 @@ impl Service {
             let (conversation, node, around) = self.expand_node(id)?;
             return Ok(Expansion { conversation, item: ExpandedItem::Node(node.into()), around });
         }
-        match id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?))) {
+        match message_reference(id) {
             Some((slug, idx)) => self.expand_message(slug, MessageIdx(idx)),
             None => self.expand_conversation(id),
         }
@@ -394,7 +418,8 @@ impl Service {
     ) -> Result<StatusView, ServiceError> {
         let mut view = StatusView::of(it, gate, self.engine())?;
         let now = self.engine().clock().now();
-        let pauses = read_pauses(&self.home()?).map_err(ServiceError::InvalidRequest)?;
+        let pauses = read_pauses(&treering::home_of(self.engine())?)
+            .map_err(ServiceError::InvalidRequest)?;
         if let Some(pause) = pauses.iter().find(|pause| pause.contains(now)) {
             view.capture_paused = true;
             view.capture_paused_until = pause.until.map(|until| until.to_string());
@@ -445,52 +470,4 @@ impl Service {
         };
         Ok(LogList { lines: self.engine().job_events(&filter)?.iter().map(LogView::of).collect() })
     }
-}
-
-/// Stores entries that this program built itself, without size limits. Atomic, and durable on
-/// return.
-pub fn append(engine: &Engine, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
-    append_checked(engine, request, |_, _| Ok(()))
-}
-
-fn append_checked(
-    engine: &Engine,
-    request: &AppendRequest,
-    check: fn(&RawValue, &[Entry]) -> Result<(), ServiceError>,
-) -> Result<AppendReport, ServiceError> {
-    let target = request.target(engine)?;
-    let now = engine.clock().now();
-    let mut entries = Vec::with_capacity(request.entries.len());
-    for (index, raw) in request.entries.iter().enumerate() {
-        let unclear =
-            |reason: String| ServiceError::InvalidRequest(format!("entry {index}: {reason}"));
-        match jsonl::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
-            JsonLine::Entries(line) => {
-                check(raw, &line).map_err(|refusal| unclear(refusal.to_string()))?;
-                entries.extend(line);
-            }
-            JsonLine::Header | JsonLine::Conversation(_) => {
-                return Err(unclear(
-                    "set conversation or key in the request, not in an entry".into(),
-                ));
-            }
-        }
-    }
-    store(engine, target, entries, &request.labels)
-}
-
-fn store(
-    engine: &Engine,
-    target: AppendTarget,
-    entries: Vec<Entry>,
-    labels: &Labels,
-) -> Result<AppendReport, ServiceError> {
-    let batch = EntryBatch { target, entries, replay_detection: ReplayDetection::None };
-    let stored = engine.append(batch)?;
-    let current = &stored.conversation.labels;
-    if labels.iter().all(|(name, value)| current.get(name) == Some(value)) {
-        return Ok(stored);
-    }
-    let conversation = engine.set_labels(stored.conversation.id, labels, &[])?;
-    Ok(AppendReport { conversation, ..stored })
 }

@@ -10,6 +10,7 @@ mod forget;
 mod handlers;
 mod recall;
 pub mod requests;
+mod retention;
 mod summaries;
 
 use std::sync::{Arc, Once};
@@ -23,8 +24,9 @@ pub use blocking_pool::{BlockingPool, TaskKind};
 pub use context::ContextSubject;
 pub use error::ServiceError;
 pub use handlers::{
-    ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList, SearchAnswer, append,
+    ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList, SearchAnswer,
 };
+pub use retention::{RetentionTask, RetentionTenants};
 use treering::config::{EffectiveSetting, Settings};
 
 /// The poll interval while a request waits for the gate.

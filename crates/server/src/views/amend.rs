@@ -68,6 +68,11 @@ pub struct VersionView {
     pub replaced_at: String,
     /// The text.
     pub text: String,
+    /// Whether it was marked as wrong.
+    pub wrong: bool,
+    /// The text that was handed out instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correction: Option<String>,
 }
 
 impl HistoryView {
@@ -77,6 +82,8 @@ impl HistoryView {
         let version = |it: &MessageVersion| VersionView {
             replaced_at: it.replaced_at.to_string(),
             text: it.text.clone(),
+            wrong: it.correction.is_some(),
+            correction: it.correction.as_ref().and_then(|it| it.text.clone()),
         };
         Self { slug: slug.to_owned(), idx, versions: versions.iter().map(version).collect() }
     }

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&[&str]] = &[
     &[include_str!("schema/0009_forget.sql")],
     &[include_str!("schema/0010_labels.sql")],
     &[include_str!("schema/0011_amend.sql")],
+    &[include_str!("schema/0012_version_corrections.sql")],
 ];
 
 /// The newest schema version that this program knows.

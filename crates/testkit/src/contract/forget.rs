@@ -2,10 +2,16 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use treering_core::ports::{Change, ChangeFilter, Cursor, NodeFilter, Span, SpendFilter};
+use treering_core::ports::{
+    Change, ChangeFilter, Cursor, JobEventFilter, JobFilter, NodeFilter, Span, SpendFilter,
+};
 use treering_core::spend::{Charge, Money, SpendAmount};
-use treering_core::{AuditRecord, Level, MessageIdx, Store, Tombstone, TurnNo, Write};
+use treering_core::{
+    AuditRecord, Job, JobEvent, JobEventKind, Level, MessageIdx, Store, Tombstone, TombstoneSet,
+    TurnNo, Write,
+};
 
+use crate::contract::jobs::job;
 use crate::contract::tree::{nodes, put_nodes};
 use crate::contract::{at, commit, commit_for, key, put, reader, tenant, tool_call};
 use crate::generate::external_id;
@@ -24,6 +30,8 @@ macro_rules! forget_contract {
             a_removed_conversation_leaves_nothing_but_its_cost,
             the_audit_is_kept_and_counts_revisions,
             tombstones_are_kept_apart_by_tenant_and_can_be_lifted,
+            tombstones_of_another_store_are_taken_over,
+            errors_of_jobs_are_erased,
             scrubs_are_pending_until_they_are_done,
         );
     };
@@ -136,6 +144,54 @@ pub fn tombstones_are_kept_apart_by_tenant_and_can_be_lifted(store: &dyn Store) 
     assert_eq!(reader(store).audit().are_forgotten(&both).unwrap(), [false, false]);
     let other = store.reader(&tenant("other")).unwrap();
     assert_eq!(other.audit().are_forgotten(&both).unwrap(), [true, false]);
+}
+
+pub fn tombstones_of_another_store_are_taken_over(store: &dyn Store) {
+    put(store, 1);
+    let (item, salt) = (Tombstone::Item(key(1).id, external_id("m0")), vec![7; 16]);
+    let from = TombstoneSet { hashes: vec![item.hash(&salt)], salts: vec![salt.clone()] };
+    let is_forgotten = || reader(store).audit().are_forgotten(std::slice::from_ref(&item)).unwrap();
+    assert_eq!(is_forgotten(), [false]);
+    for id in ["forget-1", "forget-2"] {
+        commit(store, vec![Write::TakeOverTombstones(record(id), from.clone())]).unwrap();
+    }
+    assert_eq!(is_forgotten(), [true]);
+    let known = reader(store).audit().tombstones().unwrap();
+    assert_eq!(known.hashes, from.hashes, "once");
+    assert!(known.salts.contains(&salt));
+    assert_eq!(store.maintenance().pending_scrubs().unwrap(), 0, "nothing was erased");
+}
+
+pub fn errors_of_jobs_are_erased(store: &dyn Store) {
+    let failed = |number: u8| {
+        let error = Some("quoted words".to_owned());
+        Job { error, ..job(number, 1, 0) }
+    };
+    let event = |number: u8, kind, text: &str| {
+        let (job, conversation) = (failed(number).id, Some(key(number).id));
+        let text = text.to_owned();
+        Write::AddJobEvent(JobEvent { at: at(1), conversation, job, kind, text, took_ms: None })
+    };
+    for number in [1, 2] {
+        put(store, number);
+        let writes = vec![
+            Write::AddJob(failed(number)),
+            event(number, JobEventKind::Fail, "failed: quoted words"),
+            event(number, JobEventKind::Acquire, "planned"),
+            event(number, JobEventKind::Release, "done; quoted words"),
+        ];
+        commit(store, writes).unwrap();
+    }
+    commit(store, vec![Write::ForgetErrors(key(1).id)]).unwrap();
+    for (number, has_errors) in [(1, false), (2, true)] {
+        let jobs = reader(store).jobs(&JobFilter::of(key(number).id)).unwrap();
+        assert_eq!((jobs.len(), format!("{jobs:?}").contains("quoted")), (1, has_errors));
+        let conversation = Some(key(number).id);
+        let filter = JobEventFilter { conversation, job_prefix: None, limit: 9 };
+        let events = format!("{:?}", reader(store).job_events(&filter).unwrap());
+        assert_eq!(events.contains("quoted"), has_errors, "{events}");
+        assert!(events.contains("planned") && events.contains("done"), "{events}");
+    }
 }
 
 pub fn scrubs_are_pending_until_they_are_done(store: &dyn Store) {

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+pub mod amend;
 pub mod basics;
 pub mod feed;
 pub mod forget;
@@ -55,6 +56,7 @@ macro_rules! store_contract {
         $crate::feed_contract!($new_store);
         $crate::ledger_contract!($new_store);
         $crate::forget_contract!($new_store);
+        $crate::amend_contract!($new_store);
     };
     ($new_store:expr, $part:ident, $($rule:ident),* $(,)?) => {
         $(

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use treering_core::{ContentHash, ExternalId, TenantId, Timestamp};
 use treering_importers::{Format, TranscriptReader};
 
+use crate::private_file;
+
 /// The number of bytes at the start and before the offset that identify a transcript.
 const FINGERPRINT_BYTES: u64 = 4096;
 /// The size of a part that is parsed and stored at once, unless a line is longer.
@@ -49,10 +51,12 @@ impl Checkpoint {
         Self { offset: 0, head: empty, tail: empty, latest: None, captured_until: None, reader }
     }
 
-    /// Whether the transcript still begins with the bytes that were stored. An agent may have
-    /// replaced or truncated it.
+    /// Whether the transcript can be read from here: it still begins with the bytes that were
+    /// stored, which an agent may have replaced or truncated, and the reader has all it needs.
     pub fn matches(&self, file: &mut TranscriptFile) -> io::Result<bool> {
-        Ok(file.len()? >= self.offset && self.fingerprint(file)? == (self.head, self.tail))
+        let has_same_bytes =
+            file.len()? >= self.offset && self.fingerprint(file)? == (self.head, self.tail);
+        Ok(has_same_bytes && !self.reader.lacks_title())
     }
 
     /// Moves the checkpoint forward.
@@ -166,10 +170,13 @@ pub struct CheckpointFolder {
 }
 
 impl CheckpointFolder {
+    /// The name of the folder in a home.
+    pub const NAME: &str = "capture";
+
     /// The folder of a tenant in a home.
     #[must_use]
     pub fn new(home: &Path, tenant: &TenantId) -> Self {
-        let (home, folder) = (home.to_path_buf(), home.join("capture"));
+        let (home, folder) = (home.to_path_buf(), home.join(Self::NAME));
         Self { home, folder, tenant: tenant.clone() }
     }
 
@@ -191,25 +198,17 @@ impl CheckpointFolder {
         let bytes = serde_json::to_vec(&Checkpoint { reader, ..checkpoint.clone() })?;
         let path = self.path(format, transcript, "json");
         let new = path.with_extension(format!("{}.new", std::process::id()));
-        self.create()?;
+        private_file::create_folder(&self.folder)?;
         fs::write(&new, bytes)?;
         fs::rename(new, path)
     }
 
     /// Waits until no other process captures this transcript.
     pub(super) fn lock(&self, format: Format, transcript: &Path) -> io::Result<File> {
-        self.create()?;
+        private_file::create_folder(&self.folder)?;
         let lock = File::create(self.path(format, transcript, "lock"))?;
         lock.lock()?;
         Ok(lock)
-    }
-
-    fn create(&self) -> io::Result<()> {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.folder)
     }
 
     fn path(&self, format: Format, transcript: &Path, ending: &str) -> PathBuf {

@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod pauses;
+mod spool;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use treering_importers::{
 use checkpoint::LatestEntry;
 pub use checkpoint::{Checkpoint, CheckpointFolder, TranscriptFile};
 pub use pauses::{PauseEntry, pauses_path, read_pauses};
+pub use spool::{HOOK_FAILURE, HookCapture, ReplayReport, Spool, TranscriptRef};
 
 use crate::import::entry_batch;
 
@@ -47,7 +49,7 @@ pub enum CaptureError {
     Engine(#[from] treering_engine::Error),
 }
 
-/// The part of a transcript that is not stored yet.
+/// The part of a transcript that is not stored yet, without what was said during a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TranscriptLag {
     /// The time of the latest stored entry.
@@ -103,8 +105,40 @@ impl CheckpointFolder {
         let mut file = TranscriptFile::open(path).map_err(failed)?;
         let Some(checkpoint) = self.resume(engine, format, &mut file)? else { return Ok(None) };
         let captured_until = checkpoint.captured_until;
-        let lag = TranscriptLag::from_offset(format, &mut file, checkpoint.offset)?;
+        let lag = self.lag_from(format, &mut file, checkpoint.offset)?;
         Ok(Some(TranscriptLag { captured_until, ..lag }))
+    }
+
+    /// The lag of a transcript of which nothing is stored.
+    pub fn whole_lag(&self, format: Format, path: &Path) -> Result<TranscriptLag, CaptureError> {
+        let failed = |error| CaptureError::File { path: path.to_path_buf(), error };
+        self.lag_from(format, &mut TranscriptFile::open(path).map_err(failed)?, 0)
+    }
+
+    fn lag_from(
+        &self,
+        format: Format,
+        file: &mut TranscriptFile,
+        mut offset: u64,
+    ) -> Result<TranscriptLag, CaptureError> {
+        let path = file.path.clone();
+        let failed = |error| CaptureError::File { path: path.clone(), error };
+        let pauses = read_pauses(&self.home).map_err(|error| failed(io::Error::other(error)))?;
+        let reader = TranscriptReader::new(format).ok_or_else(|| not_growing(format, &path))?;
+        let mut reader = reader.live();
+        let mut lag = TranscriptLag::default();
+        loop {
+            let text = file.part(offset).map_err(failed)?;
+            let (consumed, conversations) = read_part(&mut reader, file, text)?;
+            let Some(consumed) = consumed.filter(|consumed| *consumed > 0) else {
+                return Ok(lag);
+            };
+            offset += consumed;
+            for conversation in conversations {
+                let entries = without_pauses(conversation.entries, &pauses);
+                entries.iter().for_each(|entry| lag.add(entry));
+            }
+        }
     }
 
     /// The checkpoint of a transcript, if the transcript and the store still agree with it.
@@ -130,33 +164,6 @@ impl CheckpointFolder {
 }
 
 impl TranscriptLag {
-    /// The lag of a transcript of which nothing is stored.
-    pub fn of_whole(format: Format, path: &Path) -> Result<Self, CaptureError> {
-        let failed = |error| CaptureError::File { path: path.to_path_buf(), error };
-        Self::from_offset(format, &mut TranscriptFile::open(path).map_err(failed)?, 0)
-    }
-
-    fn from_offset(
-        format: Format,
-        file: &mut TranscriptFile,
-        mut offset: u64,
-    ) -> Result<Self, CaptureError> {
-        let path = file.path.clone();
-        let reader = TranscriptReader::new(format).ok_or_else(|| not_growing(format, &path))?;
-        let mut reader = reader.live();
-        let mut lag = Self::default();
-        loop {
-            let failed = |error| CaptureError::File { path: path.clone(), error };
-            let text = file.part(offset).map_err(failed)?;
-            let (consumed, conversations) = read_part(&mut reader, file, text)?;
-            let Some(consumed) = consumed.filter(|consumed| *consumed > 0) else {
-                return Ok(lag);
-            };
-            offset += consumed;
-            conversations.iter().flat_map(|found| &found.entries).for_each(|entry| lag.add(entry));
-        }
-    }
-
     fn add(&mut self, entry: &Entry) {
         // The prompts of sub-agents are written by the agent.
         if entry.thread.as_str().starts_with("agent-") {
@@ -181,7 +188,14 @@ pub fn capture_copy(
     checkpoint: Checkpoint,
     file: &mut TranscriptFile,
 ) -> Result<(), CaptureError> {
-    store_from((engine, pauses), checkpoint, file, |_| Ok(())).map(drop)
+    match store_from((engine, pauses), checkpoint, file, |_| Ok(()))? {
+        CaptureProgress::Stored => Ok(()),
+        CaptureProgress::NeedsWhole => {
+            let reason = "it continues a part of the transcript that no longer exists";
+            let (path, error) = (file.path.clone(), ImportError(reason.to_owned()));
+            Err(CaptureError::Transcript { path, error })
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -2,22 +2,22 @@
 
 use std::path::Path;
 
-use treering_core::text::preview;
-use treering_core::{Entry, EntryKind, Role};
+use treering_core::{Entry, EntryKind, Role, title_of};
 
 /// The title of a conversation whose first message is not a request, such as a greeting or a
 /// command: the first request, or else the name of the file. `None` if the first message will do.
 pub(super) fn title(entries: &[Entry], path: &Path) -> Option<String> {
-    let mut requests = entries.iter().filter_map(|entry| match &entry.kind {
-        EntryKind::Message(message) if message.role == Role::User => first_line(&message.text),
+    let mut texts = entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Message(message) if message.role == Role::User => Some(message.text.as_str()),
         _ => None,
     });
-    let first = requests.next()?;
-    if is_request(first) {
+    let has_request = |text: &&str| first_line(text).is_some_and(is_request);
+    let first = texts.find(|text| first_line(text).is_some())?;
+    if has_request(&first) {
         return None;
     }
-    let request = requests.find(|line| is_request(line));
-    request.map(|line| preview(line, 72)).or_else(|| name_of(path))
+    // In the same form as any title from a message, by which forgetting recognizes it.
+    texts.find(has_request).and_then(title_of).or_else(|| name_of(path))
 }
 
 /// The first line with a letter or digit.
@@ -50,18 +50,18 @@ mod tests {
 
     #[test]
     fn titles_tell_conversations_apart() {
-        let title_of = |texts: &[&str], path: &str| {
+        let titled = |texts: &[&str], path: &str| {
             let message = |text: &&str| {
                 let at = Timestamp::from_micros(0);
                 EntryKind::Message(NewMessage::new(Role::User, *text, at)).into()
             };
             title(&texts.iter().map(message).collect::<Vec<Entry>>(), Path::new(path))
         };
-        assert_eq!(title_of(&["Fix the pump"], "x.md"), None);
-        assert_eq!(title_of(&["hi", "Fix the pump"], "x.md").as_deref(), Some("Fix the pump"));
-        assert_eq!(title_of(&["/clear", "Continue"], "pump-plan.md").as_deref(), Some("pump-plan"));
-        assert_eq!(title_of(&["Total cost: $0.12", "Fix it"], "x.md").as_deref(), Some("Fix it"));
-        assert_eq!(title_of(&["hi"], "0a1b2c3d-dead-beef.jsonl"), None);
-        assert_eq!(title_of(&[], "pump-plan.md"), None);
+        assert_eq!(titled(&["Fix the pump"], "x.md"), None);
+        assert_eq!(titled(&["hi", "Fix the pump"], "x.md").as_deref(), Some("Fix the pump"));
+        assert_eq!(titled(&["/clear", "Continue"], "pump-plan.md").as_deref(), Some("pump-plan"));
+        assert_eq!(titled(&["Total cost: $0.12", "Fix it"], "x.md").as_deref(), Some("Fix it"));
+        assert_eq!(titled(&["hi"], "0a1b2c3d-dead-beef.jsonl"), None);
+        assert_eq!(titled(&[], "pump-plan.md"), None);
     }
 }

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::ServiceError;
 
-pub use amend::AmendRequest;
+pub use amend::{AmendRequest, NamedAmendRequest, message_reference};
 pub(super) use append::check_entry;
 pub use append::{AppendRequest, CreateRequest, ToolCallRequest, TurnRequest, fork_entry};
 pub use forget::{AuditRequest, ForgetRequest};

@@ -41,20 +41,21 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         &self,
         id: ConversationId,
         span: Span<MessageIdx>,
-    ) -> StoreResult<Vec<MessageVersion>> {
+    ) -> StoreResult<Vec<(MessageIdx, MessageVersion)>> {
         let Some(row) = self.row(id)? else { return Ok(Vec::new()) };
-        let sql = "SELECT idx, replaced_at, text, parts FROM versions
+        let sql = "SELECT idx, replaced_at, text, parts, wrong_at, correction FROM versions
             WHERE tenant = ?1 AND conversation = ?2 AND idx >= ?3 AND idx < ?4
             ORDER BY idx, pk LIMIT ?5";
         let until = end(span.until.map(|idx| idx.0));
         let params = params![self.tenant, row.pk, span.from.0, until, rows(span.limit)];
         self.query_all(sql, params, |row| {
-            Ok(MessageVersion {
-                idx: MessageIdx(row.get(0)?),
+            let version = MessageVersion {
                 replaced_at: timestamp(row, 1)?,
                 text: row.get(2)?,
                 parts: json(row, 3)?,
-            })
+                correction: correction(row, 4)?,
+            };
+            Ok((MessageIdx(row.get(0)?), version))
         })
     }
 
@@ -195,6 +196,14 @@ fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
 }
 
+/// Reads a correction from its time and the text in the next column.
+fn correction(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Correction>> {
+    Ok(match moment(row, column)? {
+        Some(at) => Some(Correction { at, text: row.get(column + 1)? }),
+        None => None,
+    })
+}
+
 /// Reads a message from the columns [`MESSAGE`].
 pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     Ok(Message {
@@ -211,10 +220,8 @@ pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<M
             parts: json(row, 11)?,
             forgotten: row.get(13)?,
             edited_at: moment(row, 14)?,
-            correction: match moment(row, 15)? {
-                Some(at) => Some(Correction { at, text: row.get(16)? }),
-                None => None,
-            },
+            correction: correction(row, 15)?,
+            history: Vec::new(),
         },
         chars: row.get(5)?,
         tokens: row.get(6)?,

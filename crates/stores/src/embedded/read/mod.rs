@@ -138,7 +138,7 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         &self,
         id: ConversationId,
         span: Span<MessageIdx>,
-    ) -> StoreResult<Vec<MessageVersion>> {
+    ) -> StoreResult<Vec<(MessageIdx, MessageVersion)>> {
         self.read_versions(id, span)
     }
 

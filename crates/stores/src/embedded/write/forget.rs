@@ -82,6 +82,11 @@ impl Commit<'_> {
         for kind in QUOTING {
             self.execute(events, params![self.tenant, conversation, event_code(kind)])?;
         }
+        // A summary by the fallback says why after a semicolon.
+        let notes = "UPDATE log SET text = substr(text, 1, instr(text, ';') - 1)
+            WHERE tenant = ?1 AND conversation = ?2 AND event = ?3 AND instr(text, ';') > 0";
+        let released = event_code(JobEventKind::Release);
+        self.execute(notes, params![self.tenant, conversation, released])?;
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! Writes messages and tool calls.
 
 use rusqlite::params;
-use treering_core::{ConversationId, Message, MessageIdx, Timestamp, ToolCall, ToolResult, TurnNo};
+use treering_core::{
+    ConversationId, Message, MessageIdx, MessageVersion, Timestamp, ToolCall, ToolResult, TurnNo,
+};
 
 use super::{Commit, Result};
 use crate::embedded::codes::role_code;
@@ -51,8 +53,8 @@ impl Commit<'_> {
     ) -> Result<()> {
         let (conversation, seq, body) = (self.pk(id)?, self.next_seq(), &message.body);
         if let Some(at) = replaced_at {
-            let sql = "INSERT INTO versions (tenant, conversation, idx, replaced_at, text, parts)
-                SELECT tenant, conversation, idx, ?4, text, parts FROM messages
+            let sql = "INSERT INTO versions (tenant, conversation, idx, replaced_at, text, parts, wrong_at, correction)
+                SELECT tenant, conversation, idx, ?4, text, parts, wrong_at, correction FROM messages
                 WHERE tenant = ?1 AND conversation = ?2 AND idx = ?3";
             self.execute(sql, params![self.tenant, conversation, message.idx.0, at.as_micros()])?;
         }
@@ -99,6 +101,31 @@ impl Commit<'_> {
         let params = params![self.tenant, conversation, it.turn.0, it.order, seq, args, result];
         self.execute(sql, params)?;
         self.count_amendment()
+    }
+
+    pub(super) fn add_versions(
+        &mut self,
+        id: ConversationId,
+        idx: MessageIdx,
+        versions: &[MessageVersion],
+    ) -> Result<()> {
+        let sql = "INSERT INTO versions (tenant, conversation, idx, replaced_at, text, parts, wrong_at, correction)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let conversation = self.pk(id)?;
+        for it in versions {
+            let params = params![
+                self.tenant,
+                conversation,
+                idx.0,
+                it.replaced_at.as_micros(),
+                it.text,
+                it.parts.as_ref().map(|parts| parts.as_str()),
+                it.correction.as_ref().map(|it| it.at.as_micros()),
+                it.correction.as_ref().and_then(|it| it.text.as_deref()),
+            ];
+            self.execute(sql, params)?;
+        }
+        Ok(())
     }
 
     pub(super) fn forget_versions(&mut self, id: ConversationId, of: &[MessageIdx]) -> Result<()> {

@@ -82,6 +82,7 @@ impl Commit<'_> {
                 self.amend_message(*id, message, *replaced_at)
             }
             Write::AmendToolCall(id, call) => self.amend_tool_call(*id, call),
+            Write::AddVersions(id, idx, versions) => self.add_versions(*id, *idx, versions),
             Write::ForgetVersions(id, of) => self.forget_versions(*id, of),
             Write::ForgetMessages(id, of) => self.forget_messages(*id, of),
             Write::ForgetToolCalls(id, of) => self.forget_tool_calls(*id, of),

@@ -13,18 +13,24 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use treering::capture::{CaptureError, Checkpoint, CheckpointFolder, TranscriptFile, capture_copy};
-use treering::import::{ImportOptions, Importer};
-use treering::importers::Format;
 use treering_core::{
-    ContentHash, ConversationState, Pause, TenantId, Timestamp, lines_without_private,
+    ContentHash, ConversationState, ExternalId, Invalid, Labels, Pause, TenantId, Timestamp,
+    TitleSource, lines_without_private, without_pauses,
 };
-use treering_engine::{Engine, JobScope, Worker};
+use treering_engine::{
+    AppendTarget, Engine, EntryBatch, Error, JobScope, NewConversation, ReplayDetection, Worker,
+};
+use treering_importers::Format;
+use treering_importers::jsonl::{JsonLine, parse_line};
 
-use super::{HookCapture, TranscriptRef, read_pauses};
+use super::{
+    CaptureError, Checkpoint, CheckpointFolder, TranscriptFile, capture_copy, read_pauses,
+};
+use crate::import::{ImportOptions, Importer};
 use crate::private_file;
-use crate::service::requests::{AppendRequest, MAX_ENTRIES};
-use crate::service::{ServiceError, append};
+
+/// The ending of a file in the folder of the checkpoints that has the latest error of a hook.
+pub const HOOK_FAILURE: &str = "failure";
 
 const FOLDER: &str = "spool";
 /// The subfolder for captures made while the settings, and so the tenant, were unreadable.
@@ -36,6 +42,30 @@ const ENTRIES: &str = "json";
 const PART: &str = "part";
 /// The number of bytes that tell whether a transcript is the one that was copied.
 const COMPARED_BYTES: u64 = 4096;
+
+/// The content captured by one hook call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HookCapture {
+    /// Transcripts that the agent appends to.
+    Transcripts {
+        /// The session's, and those of its sub-agents.
+        transcripts: Vec<TranscriptRef>,
+        /// The key of the session, if it has ended.
+        ended: Option<String>,
+    },
+    /// Entries and their conversation: `key`, `title`, `cwd`, `labels` and `entries`, each as in
+    /// the JSON Lines format.
+    Entries(Value),
+}
+
+/// A transcript on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TranscriptRef {
+    /// Its format.
+    pub format: Format,
+    /// Its path.
+    pub path: PathBuf,
+}
 
 /// The spool of one tenant.
 pub struct Spool {
@@ -51,10 +81,22 @@ pub struct Spool {
 enum SpooledEntries {
     /// A complete transcript. Earlier versions wrote it.
     Transcript { format: String, name: PathBuf, text: String },
-    /// The body of a `POST /v1/append` request.
+    /// Entries and their conversation.
     Entries(Value),
     /// The end of the session with this key.
     End(String),
+}
+
+/// Entries and their conversation, as a hook captures them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CapturedEntries {
+    key: String,
+    title: Option<String>,
+    cwd: Option<String>,
+    #[serde(default)]
+    labels: Labels,
+    entries: Vec<Box<RawValue>>,
 }
 
 /// The first line of a file with the end of a transcript.
@@ -117,26 +159,32 @@ pub struct ReplayReport {
 /// The reason why a capture was not stored.
 enum ReplayError {
     /// The store failed; the capture stays for later.
-    Store(treering_engine::Error),
+    Store(Error),
     /// The capture cannot be read now; it stays for later.
     Unreadable,
     /// The capture is invalid.
     Invalid(String),
 }
 
-impl From<ServiceError> for ReplayError {
-    fn from(error: ServiceError) -> Self {
+impl From<Error> for ReplayError {
+    fn from(error: Error) -> Self {
         match error {
-            ServiceError::Engine(error @ treering_engine::Error::Store(_)) => Self::Store(error),
+            Error::Store(_) => Self::Store(error),
             other => Self::Invalid(other.to_string()),
         }
+    }
+}
+
+impl From<Invalid> for ReplayError {
+    fn from(error: Invalid) -> Self {
+        Self::Invalid(error.to_string())
     }
 }
 
 impl From<CaptureError> for ReplayError {
     fn from(error: CaptureError) -> Self {
         match error {
-            CaptureError::Engine(error) => ServiceError::from(error).into(),
+            CaptureError::Engine(error) => error.into(),
             CaptureError::File { .. } => Self::Unreadable,
             CaptureError::Transcript { .. } => Self::Invalid(error.to_string()),
         }
@@ -144,6 +192,24 @@ impl From<CaptureError> for ReplayError {
 }
 
 impl Spool {
+    /// Prepares a forget, so that it reaches everything outside of the store: stores the captures of
+    /// this tenant, and deletes invalid ones and the errors of hooks. Returns why some may remain.
+    pub fn prepare_forget(home: &Path, engine: &Engine) -> treering_engine::Result<Option<String>> {
+        let spool = Self::for_tenant(home, engine.tenant());
+        spool.replay(engine)?;
+        let deleted = delete_files(&spool.folder, &["bad", "new"])
+            // An error may quote what could not be read.
+            .and_then(|()| delete_files(&home.join(CheckpointFolder::NAME), &[HOOK_FAILURE]));
+        Ok(match deleted {
+            Err(error) => Some(format!("the spool cannot be emptied: {error}")),
+            Ok(()) if !spool.is_empty() => Some("captures in the spool cannot be read now".into()),
+            Ok(()) if !Self::for_unknown_tenant(home).is_empty() => {
+                Some("the spool has captures from a time when the settings were unreadable".into())
+            }
+            Ok(()) => None,
+        })
+    }
+
     /// The spool of a tenant. The default tenant uses the spool folder directly; other tenants
     /// use subfolders named by a hash, which is safe as a file name for any tenant id.
     #[must_use]
@@ -331,29 +397,26 @@ impl Spool {
                 let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
                 let options = ImportOptions { format, pauses, ..ImportOptions::default() };
                 let importer = Importer { engine, options };
-                let report =
-                    importer.text(&name.display().to_string(), text).map_err(ServiceError::from)?;
+                let report = importer.text(&name.display().to_string(), text)?;
                 report.error.map_or(Ok(()), |error| Err(ReplayError::Invalid(error)))
             }
-            SpooledEntries::Entries(request) => Ok(append_all(engine, &pauses, &request)?),
+            SpooledEntries::Entries(captured) => append(engine, &pauses, &captured),
             SpooledEntries::End(key) => Ok(end_session(engine, &key)?),
         }
     }
+}
 
-    /// Deletes the captures that could not be stored and interrupted ones, because they may have
-    /// content that is being forgotten.
-    pub fn delete_invalid(&self) -> io::Result<()> {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(()) };
-        for entry in entries {
-            let path = entry?.path();
-            let is_leftover =
-                |extension: &std::ffi::OsStr| extension == "bad" || extension == "new";
-            if path.extension().is_some_and(is_leftover) {
-                fs::remove_file(&path)?;
-            }
+/// Deletes the files of a folder that have one of these endings.
+fn delete_files(folder: &Path, endings: &[&str]) -> io::Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        let ending = path.extension().and_then(std::ffi::OsStr::to_str);
+        if ending.is_some_and(|ending| endings.contains(&ending)) {
+            fs::remove_file(&path)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Copies the lines of a transcript without private passages.
@@ -387,7 +450,7 @@ fn begin_alike(live: &[u8], copied: &[u8]) -> bool {
 
 /// Closes the conversation of a session that has ended, so that all of it is summarized. A new
 /// message opens it again. Does nothing for a session without messages.
-fn end_session(engine: &Engine, key: &str) -> Result<(), ServiceError> {
+fn end_session(engine: &Engine, key: &str) -> treering_engine::Result<()> {
     let Ok(found) = engine.find(key) else { return Ok(()) };
     if found.state == ConversationState::Open {
         engine.set_state(found.id, ConversationState::Closed)?;
@@ -400,27 +463,34 @@ fn end_session(engine: &Engine, key: &str) -> Result<(), ServiceError> {
     Ok(())
 }
 
-fn append_all(engine: &Engine, pauses: &[Pause], request: &Value) -> Result<(), ServiceError> {
+/// Stores captured entries, without what was said during a pause.
+fn append(engine: &Engine, pauses: &[Pause], captured: &Value) -> Result<(), ReplayError> {
     // Round-trip through text, because `RawValue` keeps entries exactly as written.
-    let mut request: AppendRequest = serde_json::from_str(&request.to_string())
-        .map_err(|error| ServiceError::InvalidRequest(format!("invalid entries: {error}")))?;
-    // A long session exceeds the limit of one request.
-    let mut entries = std::mem::take(&mut request.entries);
-    entries.retain(|entry| !is_paused(entry, pauses));
-    for some in entries.chunks(MAX_ENTRIES) {
-        request.entries = some.to_vec();
-        append(engine, &request)?;
+    let captured: CapturedEntries = serde_json::from_str(&captured.to_string())
+        .map_err(|error| ReplayError::Invalid(format!("invalid entries: {error}")))?;
+    let now = engine.clock().now();
+    let mut entries = Vec::with_capacity(captured.entries.len());
+    for raw in &captured.entries {
+        match parse_line(raw.get(), now) {
+            Ok(JsonLine::Entries(line)) => entries.extend(line),
+            Ok(JsonLine::Header | JsonLine::Conversation(_)) => {
+                return Err(ReplayError::Invalid("an entry is not an entry".into()));
+            }
+            Err(error) => return Err(ReplayError::Invalid(error.to_string())),
+        }
     }
+    let target = AppendTarget::FindOrCreate(NewConversation {
+        external_id: Some(ExternalId::new(captured.key)?),
+        title: captured.title,
+        title_source: TitleSource::Source,
+        cwd: captured.cwd,
+        labels: captured.labels,
+        ..NewConversation::default()
+    });
+    let entries = without_pauses(entries, pauses);
+    if entries.is_empty() {
+        return Ok(());
+    }
+    engine.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?;
     Ok(())
-}
-
-/// Whether an entry has a time in a pause.
-fn is_paused(entry: &RawValue, pauses: &[Pause]) -> bool {
-    #[derive(Deserialize)]
-    struct EntryTime {
-        at: Option<String>,
-    }
-    let timed: Option<EntryTime> = serde_json::from_str(entry.get()).ok();
-    let at = timed.and_then(|timed| timed.at?.parse::<Timestamp>().ok());
-    at.is_some_and(|at| pauses.iter().any(|pause| pause.contains(at)))
 }
