@@ -193,7 +193,8 @@ impl Engine {
             return Ok(Vec::new());
         }
         let now = self.clock().now();
-        let filter = ConversationFilter::all(usize::MAX);
+        // Notes are kept until someone withdraws or forgets them.
+        let filter = ConversationFilter::sessions(usize::MAX);
         let all = self.reader()?.conversations(&ConversationQuery::List(&filter))?;
         let is_expired = |it: &Conversation| rules.iter().any(|rule| rule.expires(it, now));
         Ok(all.into_iter().filter(is_expired).map(|it| it.id).collect())

@@ -8,6 +8,7 @@ mod context;
 mod error;
 mod forget;
 mod handlers;
+mod notes;
 mod recall;
 pub mod requests;
 mod summaries;
@@ -25,6 +26,7 @@ pub use error::ServiceError;
 pub use handlers::{
     ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList, SearchAnswer, append,
 };
+pub use notes::Remembered;
 use treering::config::{EffectiveSetting, Settings};
 
 /// The poll interval while a request waits for the gate.

@@ -59,6 +59,9 @@ impl ExpandView {
             Coverage::Nodes(_) | Coverage::Whole(_) => {
                 engine.children(conversation.id, node)?.iter().map(LineView::of).collect()
             }
+            Coverage::Sessions(_) => {
+                engine.session_summaries(node)?.iter().map(LineView::of).collect()
+            }
             Coverage::Messages(_) => engine
                 .messages_of(conversation.id, node)?
                 .iter()
@@ -210,6 +213,8 @@ pub enum CoversView {
     Nodes(Vec<String>),
     /// A whole closed conversation: the topmost nodes of its tree.
     Whole(Vec<String>),
+    /// Sessions of a project.
+    Sessions(Vec<String>),
 }
 
 impl NodeView {
@@ -228,6 +233,9 @@ impl NodeView {
             },
             Coverage::Nodes(_) => CoversView::Nodes(ids()),
             Coverage::Whole(_) => CoversView::Whole(ids()),
+            Coverage::Sessions(sessions) => CoversView::Sessions(
+                sessions.iter().map(|it| it.conversation.to_string()).collect(),
+            ),
         };
         Self {
             id: node.id.to_string(),
