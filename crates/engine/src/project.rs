@@ -13,9 +13,9 @@ use treering_core::ports::{
 };
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationKind, ConversationState,
-    ConversationTotals, Coverage, CoveredSession, Job, JobKind, Labels, Level, Message, MessageIdx,
-    Node, NodeId, NodeSpec, Reader, SealCause, Timestamp, TitleSource, TreeState, Write, slug_of,
-    sort_roots,
+    ConversationTotals, Coverage, CoveredSession, GroupPolicy, Job, JobKind, Labels, Level,
+    Message, MessageIdx, Node, NodeId, NodeSpec, Reader, SealCause, Timestamp, TitleSource,
+    TreeState, Write, slug_of, sort_roots,
 };
 
 use crate::engine::Engine;
@@ -27,6 +27,9 @@ use crate::worker::JobOutcome;
 
 /// The lowest level of a project tree. Its nodes cover sessions.
 pub(crate) const SESSIONS_LEVEL: Level = Level::FIRST.above();
+/// Maximum number of children of a group, however small they are. What is not grouped yet takes
+/// room of its own in a context.
+const MAX_CHILDREN: u32 = 10;
 /// A group has two children at least, and the last session stays ungrouped.
 const MIN_SESSIONS: usize = 3;
 /// Maximum number of messages that a session without summaries contributes.
@@ -234,7 +237,7 @@ impl<'a> ProjectPlan<'a> {
 
     /// The groups that sessions form.
     fn groups_of(&self, sessions: &[Conversation]) -> StoreResult<Vec<WantedGroup>> {
-        let Some(rule) = self.engine.policy().group(SESSIONS_LEVEL) else { return Ok(Vec::new()) };
+        let Some(rule) = self.rule(SESSIONS_LEVEL) else { return Ok(Vec::new()) };
         let (mut members, mut covered) = (Vec::new(), Vec::new());
         for session in sessions {
             let content = SessionContent::read(self.reader, session)?;
@@ -246,12 +249,12 @@ impl<'a> ProjectPlan<'a> {
             reason,
             children: Vec::new(),
         };
-        Ok(all_due(&members, rule).into_iter().map(group).collect())
+        Ok(all_due(&members, &rule).into_iter().map(group).collect())
     }
 
     /// The groups that nodes form.
     fn groups_of_nodes(&self, level: Level, children: &[Node]) -> Vec<WantedGroup> {
-        let Some(rule) = self.engine.policy().group(level) else { return Vec::new() };
+        let Some(rule) = self.rule(level) else { return Vec::new() };
         let members: Vec<Member> = children.iter().map(Node::member).collect();
         let group = |(first, number, reason): (usize, usize, GroupReason)| {
             let children = &children[first..first + number];
@@ -261,7 +264,14 @@ impl<'a> ProjectPlan<'a> {
                 children: children.iter().map(Node::ordinal).collect(),
             }
         };
-        all_due(&members, rule).into_iter().map(group).collect()
+        all_due(&members, &rule).into_iter().map(group).collect()
+    }
+
+    /// The rule for the groups of a level: that of conversations, with a limit of children.
+    fn rule(&self, level: Level) -> Option<GroupPolicy> {
+        let rule = self.engine.policy().group(level)?;
+        let children = rule.children.map_or(MAX_CHILDREN, |most| most.min(MAX_CHILDREN));
+        Some(GroupPolicy { children: Some(children), ..rule.clone() })
     }
 
     /// Compares the groups of the lowest level with the tree, and then each level above with the

@@ -119,10 +119,7 @@ impl Engine {
         trees = trees.filter(|trees| !trees.is_empty());
         let (mut listed, mut is_all) = match &mut trees {
             None => self.listed(reader, scope, most)?,
-            Some(trees) => {
-                let shown = (request.budget / SESSION_TOKENS).max(1) as usize;
-                self.beside_trees(reader, scope, trees, (shown.min(most), most))?
-            }
+            Some(trees) => self.beside_trees(reader, request, trees, most)?,
         };
         listed.retain(|it| !scope.exclude.contains(&it.id) && it.totals.messages > 0);
         listed.sort_by_key(|it| std::cmp::Reverse((it.last_activity, it.id)));
@@ -180,11 +177,25 @@ impl Engine {
     fn beside_trees(
         &self,
         reader: &dyn Reader,
-        scope: &ContextScope,
+        request: &ScopeContextRequest,
         trees: &mut ProjectTrees,
-        (shown, most): (usize, usize),
+        most: usize,
     ) -> Result<(Vec<Conversation>, bool)> {
+        let scope = &request.scope;
+        let shown = (request.budget / SESSION_TOKENS).max(1) as usize;
         let (mut listed, _) = self.listed(reader, scope, shown)?;
+        // A question leaves a quarter to the cut. Some room is for the headings of projects, and
+        // for sessions that no tree covers.
+        let is_asked = request.query.is_some() && request.profile.is_volatile();
+        let cut = if is_asked { request.budget / 4 } else { request.budget };
+        let mut left = cut / HEADINGS * 3 / 4;
+        let mut fitting = 0;
+        for session in listed.iter().take(shown) {
+            let cost = self.context_cache().count(&render::session_heading(session));
+            let Some(less) = left.checked_sub(cost) else { break };
+            (left, fitting) = (less, fitting + 1);
+        }
+        listed.truncate(fitting);
         let sessions =
             ConversationFilter { kind: Some(ConversationKind::Session), ..scope.filter.clone() };
         let ids: HashSet<ConversationId> =
