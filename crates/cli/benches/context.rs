@@ -1,7 +1,7 @@
 //! Context benchmarks: latency in a conversation of 10,000 turns, also during a provider outage,
-//! and the share of a context that the next turn can reuse.
+//! and over a project of 1,000 sessions; and the share of a context that the next turn can reuse.
 //!
-//! `cargo bench --bench context`, or a part of it: `-- assembly`, `outage`, `stability`
+//! `cargo bench --bench context`, or a part of it: `-- assembly`, `project`, `outage`, `stability`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -18,7 +18,10 @@ use treering::{
     WorkerHandle,
 };
 use treering_core::ports::ConversationFilter;
-use treering_core::{Clock, ConversationId, ExternalId, Timestamp, Tokenizer as _, TurnNo};
+use treering_core::{
+    Clock, ConversationId, ConversationState, ExternalId, Timestamp, Tokenizer as _, TurnNo,
+};
+use treering_engine::{ContextScope, ScopeContextRequest};
 use treering_providers::ModelSummarizer;
 use treering_testkit::FakeClock;
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
@@ -27,7 +30,12 @@ use treering_testkit::parts::measure;
 
 fn main() {
     println!("{:<66}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
-    measure(&[("assembly", assembly), ("outage", outage), ("stability", stability)]);
+    measure(&[
+        ("assembly", assembly),
+        ("project", project),
+        ("outage", outage),
+        ("stability", stability),
+    ]);
 }
 
 fn row(label: &str, measured: f64, goal: &str, is_met: bool) {
@@ -70,6 +78,89 @@ fn assembly() {
     let (p50, p99) = measure(false);
     row("standing context, p50, ms", p50, "≤ 5", p50 <= 5.0);
     row("standing context, p99, ms", p99, "≤ 15", p99 <= 15.0);
+}
+
+/// Standing contexts over a project of 1,000 sessions and 100,000 messages, in one process and each
+/// in a new one, which has just opened the store.
+fn project() {
+    const SESSIONS: usize = 1000;
+    let home = tempfile::tempdir().unwrap();
+    let engine = open(home.path());
+    let mut state = 11;
+    for session in 0..SESSIONS {
+        fill_session(&engine, session, &mut state);
+    }
+    let started = Instant::now();
+    Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let built = started.elapsed().as_secs_f64();
+    println!("  {SESSIONS} sessions, 100,000 messages; trees written in {built:.0} s");
+    drop(engine);
+    let request = |budget: u32| ScopeContextRequest {
+        scope: ContextScope {
+            conversations: Vec::new(),
+            filter: ConversationFilter {
+                project: Some("/srv/shop".into()),
+                ..ConversationFilter::sessions(0)
+            },
+            exclude: Vec::new(),
+            name: "the project /srv/shop".into(),
+        },
+        query: None,
+        min_score: None,
+        budget,
+        profile: ContextRequest::new(ConversationId::from_bytes([0; 16])).profile,
+    };
+    for budget in [1500, 8000] {
+        let mut cold: Vec<Duration> = (0..20)
+            .map(|_| {
+                let started = Instant::now();
+                let engine = open(home.path());
+                let context = engine.scope_context(&request(budget)).unwrap();
+                let elapsed = started.elapsed();
+                let messages: u32 = context.receipt.sessions.iter().map(|it| it.messages).sum();
+                assert_eq!(messages, 100_000, "every session is covered");
+                elapsed
+            })
+            .collect();
+        let engine = open(home.path());
+        let mut warm: Vec<Duration> = (0..200)
+            .map(|_| {
+                let started = Instant::now();
+                let context = engine.scope_context(&request(budget)).unwrap();
+                assert!(context.receipt.tokens <= budget);
+                started.elapsed()
+            })
+            .collect();
+        cold.sort_unstable();
+        warm.sort_unstable();
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let label =
+            |figure: &str| format!("project of 1,000 sessions, {budget} tokens, {figure}, ms");
+        row(&label("warm p50"), ms(warm[100]), "≤ 20", ms(warm[100]) <= 20.0);
+        row(&label("from a new process, p50"), ms(cold[10]), "≤ 300", ms(cold[10]) <= 300.0);
+    }
+}
+
+/// Stores and closes a session of 50 turns.
+fn fill_session(engine: &Engine, session: usize, state: &mut u64) {
+    let mut entries = Vec::new();
+    for turn in 0..50 {
+        for (role, seconds) in [(Role::User, 0), (Role::Assistant, 20)] {
+            let at = 1_600_000_000 + session as i64 * 86_400 + turn * 60 + seconds;
+            let text = format!("{}.", sentence(state, 40));
+            let message = NewMessage::new(role, text, Timestamp::from_micros(at * 1_000_000));
+            entries.push(Entry::message(ThreadName::main(), message));
+        }
+        entries.push(Entry::turn_end(ThreadName::main()));
+    }
+    let target = AppendTarget::FindOrCreate(NewConversation {
+        external_id: Some(ExternalId::new(format!("session-{session}")).unwrap()),
+        cwd: Some("/srv/shop".into()),
+        ..NewConversation::default()
+    });
+    let batch = EntryBatch { target, entries, replay_detection: ReplayDetection::None };
+    let id = engine.append(batch).unwrap().conversation.id;
+    engine.set_state(id, ConversationState::Closed).unwrap();
 }
 
 /// Append and context latency during ten minutes of simulated time in which a provider answers,

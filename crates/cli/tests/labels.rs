@@ -1,4 +1,4 @@
-//! Labels in every interface: the command line, HTTP and MCP.
+//! Labels and notes in every interface: the command line, HTTP and MCP.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -136,5 +136,98 @@ fn labels_are_set_and_filtered_over_mcp() {
     assert_eq!(found.lines().filter(|line| line.starts_with('-')).count(), 1, "{found}");
     let preview = client.ok("forget", &json!({ "label": "user=42" }));
     assert_eq!(preview["conversations"].as_array().unwrap().len(), 1);
+    client.end();
+}
+
+#[test]
+fn notes_are_kept_listed_pinned_corrected_and_withdrawn() {
+    let home = Home::new();
+    let project = tempfile::tempdir().unwrap();
+    let folder = project.path().to_str().unwrap();
+    let remember = |text: &str| home.json(&["remember", text, "--project", folder]);
+    let port = remember("The staging port is 7410.")["note"].as_str().unwrap().to_owned();
+    assert!(port.starts_with("notes-") && port.ends_with("#0"), "{port}");
+    let general =
+        ["remember", "--everywhere", "--pin", "--author", "Ana", "Write British English."];
+    assert_eq!(home.json(&general)["note"], "notes#0");
+    assert_eq!(home.json(&["sessions"]), json!([]), "no conversation is made");
+
+    let listed = |args: &[&str]| home.json(&[&["notes", "--project", folder], args].concat());
+    let texts = |list: &Value| -> Vec<String> {
+        let text = |it: &Value| it["text"].as_str().unwrap().to_owned();
+        list.as_array().unwrap().iter().map(text).collect()
+    };
+    assert_eq!(
+        texts(&listed(&[])),
+        ["Write British English.", "The staging port is 7410."],
+        "pinned first"
+    );
+    home.ok(&["notes", &port, "--correct", "The staging port is 7411."]);
+    home.ok(&["notes", &port, "--pin"]);
+    let context = home.ok(&["context", "--project", folder, "--budget", "600"]);
+    let (note, other) = (context.find("7411"), context.find("British English"));
+    assert!(context.contains("## Pinned notes") && note.is_some() && other.is_some(), "{context}");
+    assert!(!context.contains("7410"), "{context}");
+    assert!(home.ok(&["search", "staging port"]).contains("7411"));
+    let history = home.ok(&["show", &port, "--history"]);
+    assert!(history.contains("7410"), "the earlier text stays: {history}");
+    home.ok(&["notes", &port, "--withdraw"]);
+    assert_eq!(texts(&listed(&[])), ["Write British English."]);
+    assert_eq!(listed(&["--all"])[1]["withdrawn"], true);
+    assert!(!home.ok(&["context", "--project", folder, "--budget", "600"]).contains("7411"));
+    home.misused(&["notes", "--pin"], &["<NOTE>"]);
+    home.misused(&["notes", &port, "--pin", "--unpin"], &["cannot be used"]);
+    home.refuses(&["notes", "nothing#1", "--pin"], &["nothing"]);
+    home.refuses(&["append", "--key", "treering:notes", "--user", "x"], &["reserved"]);
+
+    let export = home.ok(&["export"]);
+    let copy = Home::new();
+    let file = project.path().join("copy.jsonl");
+    std::fs::write(&file, &export).unwrap();
+    copy.ok(&["import", file.to_str().unwrap()]);
+    let copied = copy.json(&["notes", "--everything"]);
+    assert_eq!((&copied[0]["note"], &copied[0]["pinned"]), (&json!("notes#0"), &json!(true)));
+}
+
+#[test]
+fn notes_are_kept_and_changed_over_http() {
+    let home = Home::new();
+    let server = TestServer::start(home.path(), &[]);
+    let note =
+        json!({ "text": "Never deploy on Fridays.", "project_path": "/srv/shop", "pinned": true });
+    let stored = server.post("/v1/notes", &note);
+    assert_eq!((&stored["note"], &stored["pinned"]), (&json!("notes-shop#0"), &json!(true)));
+    let context = json!({ "project_path": "/srv/shop", "budget": 600 });
+    assert!(server.post("/v1/context", &context).to_string().contains("Fridays"));
+    let change = |body: Value| server.request("PATCH", "/v1/notes/notes-shop/0", &[], Some(&body));
+    assert_eq!(change(json!({ "text": "Never deploy on Mondays." })).0, 200);
+    assert_eq!(change(json!({ "pinned": false })).1["pinned"], false);
+    assert_eq!(change(json!({ "pinned": true, "withdrawn": true })).0, 400);
+    let listed = server.get("/v1/notes?project_path=/srv/shop");
+    assert_eq!(listed["notes"][0]["text"], "Never deploy on Mondays.");
+    assert_eq!(server.get("/v1/conversations")["conversations"], json!([]));
+    assert_eq!(change(json!({ "withdrawn": true })).1["withdrawn"], true);
+    assert_eq!(server.get("/v1/notes")["notes"], json!([]));
+    let (status, problem) = server.request("POST", "/v1/notes", &[], Some(&json!({ "text": "" })));
+    assert!(status == 400 && problem.to_string().contains("empty"), "{problem}");
+}
+
+#[test]
+fn notes_are_kept_and_changed_over_mcp() {
+    let home = Home::new();
+    let mut client = McpClient::start(home.path());
+    let note = json!({ "assistant": "Never deploy on Fridays.", "project_path": "/srv/shop", "pinned": true });
+    assert_eq!(client.ok("remember", &note)["note"], "notes-shop#0");
+    assert_eq!(client.text("sessions", &json!({})), "No conversations.");
+    let listed = client.text("notes", &json!({ "project_path": "/srv/shop" }));
+    assert!(listed.contains("`notes-shop#0`") && listed.contains("> Never deploy"), "{listed}");
+    let context =
+        client.text("context", &json!({ "project_path": "/srv/shop", "max_tokens": 800 }));
+    assert!(context.contains("## Pinned notes") && context.contains("Fridays"), "{context}");
+    let corrected = json!({ "note": "notes-shop#0", "text": "Never deploy on Mondays." });
+    assert!(client.text("notes", &corrected).contains("Mondays"));
+    let withdrawn = json!({ "note": "notes-shop#0", "withdrawn": true });
+    assert!(client.text("notes", &withdrawn).contains("withdrawn"));
+    assert_eq!(client.text("notes", &json!({})), "No notes.");
     client.end();
 }

@@ -212,7 +212,7 @@ fn a_long_call_is_a_task_if_the_client_supports_tasks() {
 fn errors_suggest_the_next_step() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
-    client.ok("remember", &json!({ "user": "hello" }));
+    client.ok("remember", &json!({ "key": "k", "user": "hello" }));
     let check = |client: &mut McpClient, tool: &str, arguments: Value, words: &[&str]| {
         let text = client.refused(tool, &arguments);
         for word in words.iter().chain(&["Next step:"]) {
@@ -231,7 +231,10 @@ fn errors_suggest_the_next_step() {
     );
     check(&mut client, "search", json!({ "query": "a", "since": "soon" }), &["soon", "2026-03-02"]);
     check(&mut client, "search", json!({ "query": "a", "tenant": "other" }), &["tenant"]);
-    check(&mut client, "remember", json!({}), &["nothing to store"]);
+    check(&mut client, "remember", json!({}), &["empty", "what to keep"]);
+    check(&mut client, "remember", json!({ "key": "k" }), &["nothing to store"]);
+    check(&mut client, "remember", json!({ "user": "x", "title": "y" }), &["no title"]);
+    check(&mut client, "notes", json!({ "pinned": true }), &["name the note"]);
     check(
         &mut client,
         "remember",
@@ -262,8 +265,7 @@ fn values_beyond_the_schema_limits_are_rejected() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     let calls = |count: usize, name: usize| vec![json!({ "name": "n".repeat(name) }); count];
-    let max_calls =
-        json!({ "user": "u", "tool_calls": calls(200, 200), "external_id": "e".repeat(100) });
+    let max_calls = json!({ "key": "k", "user": "u", "tool_calls": calls(200, 200), "external_id": "e".repeat(100) });
     assert_eq!(client.ok("remember", &max_calls)["tool_calls"], 200);
     for (arguments, words) in [
         (
@@ -361,7 +363,8 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     let tools = client.ask("tools/list", &json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let expected = "remember search context expand sessions threads summaries_update forget status";
+    let expected =
+        "remember notes search context expand sessions threads summaries_update forget status";
     assert_eq!(names.join(" "), expected);
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object");
@@ -374,7 +377,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
         let reads = tool["annotations"]["readOnlyHint"].as_bool().unwrap();
         assert_eq!(
             reads,
-            !["remember", "threads", "summaries_update", "forget"]
+            !["remember", "notes", "threads", "summaries_update", "forget"]
                 .contains(&tool["name"].as_str().unwrap())
         );
     }

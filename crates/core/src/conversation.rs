@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Invalid;
-use crate::ids::{ConversationId, ExternalId, MessageIdx, ThreadName};
-use crate::label::Labels;
+use crate::hash::ContentHash;
+use crate::ids::{ConversationId, ExternalId, MessageIdx, TenantId, ThreadName};
+use crate::label::{Label, Labels};
 use crate::message::Turn;
 use crate::parameters::Assignment;
 use crate::time::Timestamp;
@@ -95,6 +96,49 @@ impl FromStr for TitleSource {
     }
 }
 
+/// What a conversation is for. Sessions are the conversations that people and agents have; the
+/// others have keys that no caller can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConversationKind {
+    /// A conversation.
+    Session,
+    /// The notes of a project. Each message is a note.
+    Notes,
+    /// The owner of the tree over the sessions of a project. It has no messages.
+    Project,
+}
+
+impl ConversationKind {
+    /// The keys that begin with this are reserved.
+    pub const RESERVED_PREFIX: &str = "treering:";
+
+    /// The beginning of the keys of the kind; empty for sessions, which have every other key or
+    /// none.
+    #[must_use]
+    pub const fn key_prefix(self) -> &'static str {
+        match self {
+            Self::Session => "",
+            Self::Notes => "treering:notes",
+            Self::Project => "treering:project",
+        }
+    }
+
+    /// The key of the notes or the tree of a project; without a folder, that of no project.
+    pub fn key(self, folder: Option<&str>) -> Result<ExternalId, Invalid> {
+        let prefix = self.key_prefix();
+        ExternalId::new(match folder {
+            // A path may be longer than a key.
+            Some(folder) => format!("{prefix}:{}", ContentHash::of_fields(&[folder.as_bytes()])),
+            None => prefix.to_owned(),
+        })
+    }
+
+    /// The id of the notes or the tree of a project.
+    pub fn id(self, tenant: &TenantId, folder: Option<&str>) -> Result<ConversationId, Invalid> {
+        Ok(ConversationId::of_external(tenant, &self.key(folder)?))
+    }
+}
+
 /// An append-only sequence of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
@@ -133,11 +177,43 @@ pub struct Conversation {
 }
 
 impl Conversation {
+    /// What the conversation is for.
+    #[must_use]
+    pub fn kind(&self) -> ConversationKind {
+        let key = self.external_id.as_ref().map_or("", ExternalId::as_str);
+        let has = |kind: &ConversationKind| key.starts_with(kind.key_prefix());
+        [ConversationKind::Notes, ConversationKind::Project]
+            .into_iter()
+            .find(has)
+            .unwrap_or(ConversationKind::Session)
+    }
+
+    /// The folder of the project that the conversation belongs to.
+    #[must_use]
+    pub fn folder(&self) -> Option<&str> {
+        self.project_path.as_deref().or(self.cwd.as_deref())
+    }
+
+    /// Whether a note is pinned.
+    #[must_use]
+    pub fn is_pinned(&self, note: MessageIdx) -> bool {
+        self.labels.get(&pin_name(note)).is_some()
+    }
+
     /// The slug until the conversation has a title.
     #[must_use]
     pub fn untitled_slug(id: ConversationId) -> String {
         format!("untitled-{}", id.short())
     }
+}
+
+/// The label of a notes conversation that pins one of its notes.
+pub fn pin_label(note: MessageIdx) -> Result<Label, Invalid> {
+    Label::new(pin_name(note), "yes")
+}
+
+fn pin_name(note: MessageIdx) -> String {
+    format!("pinned-{}", note.0)
 }
 
 /// Totals of a conversation's messages and tool calls.

@@ -98,6 +98,18 @@ pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupRe
     None
 }
 
+/// Every group that is due among nodes in time order: the position of its first child, the number
+/// of its children, and the reason.
+#[must_use]
+pub fn all_due(nodes: &[Member], policy: &GroupPolicy) -> Vec<(usize, usize, GroupReason)> {
+    let (mut groups, mut first) = (Vec::new(), 0);
+    while let Some((children, reason)) = due(&nodes[first..], policy) {
+        groups.push((first, children, reason));
+        first += children;
+    }
+    groups
+}
+
 /// Splits the children of a sealed group that outgrew its target size by more than half.
 /// Returns the number of children of each new group, in order; `None` if the group is not too
 /// large or has too few children for two groups.

@@ -129,8 +129,22 @@ impl Default for ThreadName {
 }
 
 /// The id of a conversation within its tenant: 128 bits, shown as 32 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ConversationId([u8; 16]);
+
+impl TryFrom<String> for ConversationId {
+    type Error = Invalid;
+    fn try_from(digits: String) -> Result<Self, Invalid> {
+        digits.parse()
+    }
+}
+
+impl From<ConversationId> for String {
+    fn from(id: ConversationId) -> Self {
+        id.to_string()
+    }
+}
 
 impl ConversationId {
     /// An id from random bytes or a hash.

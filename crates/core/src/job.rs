@@ -42,6 +42,9 @@ pub enum JobKind {
     Summarize(NodeSpec),
     /// Embed the node with this level, ordinal and id.
     EmbedNode(Level, u32, NodeId),
+    /// Bring the tree of the conversation's project up to date, after everything else of the
+    /// conversation is done.
+    PlanProject,
 }
 
 impl JobKind {
@@ -55,16 +58,18 @@ impl JobKind {
             Self::EmbedTurn(_) => "embed-turn",
             Self::Summarize(_) => Self::SUMMARISE,
             Self::EmbedNode(..) => "embed-node",
+            Self::PlanProject => "plan-project",
         }
     }
 
-    /// The level that the job works on; 0 for turns.
+    /// The level that the job works on; 0 for turns, the maximum for projects.
     #[must_use]
     pub const fn height(&self) -> u8 {
         match self {
             Self::EmbedTurn(_) => 0,
             Self::Summarize(task) => task.level.number(),
             Self::EmbedNode(level, ..) => level.number(),
+            Self::PlanProject => u8::MAX,
         }
     }
 
@@ -76,6 +81,7 @@ impl JobKind {
             Self::EmbedTurn(turn) => turn.0,
             Self::Summarize(task) => task.ordinal,
             Self::EmbedNode(_, ordinal, _) => *ordinal,
+            Self::PlanProject => 0,
         }
     }
 
@@ -90,6 +96,7 @@ impl JobKind {
         let number = |number: u32| number.to_le_bytes().to_vec();
         let mut fields = vec![self.as_str().as_bytes().to_vec(), conversation.as_bytes().to_vec()];
         match self {
+            Self::PlanProject => {}
             Self::EmbedTurn(turn) => fields.push(number(turn.0)),
             Self::EmbedNode(level, _, node) => {
                 fields.extend([vec![level.number()], node.as_str().as_bytes().to_vec()]);
@@ -109,6 +116,9 @@ impl JobKind {
                             children.iter().map(|child| child.as_str().as_bytes().to_vec()),
                         );
                     }
+                    Coverage::Sessions(sessions) => {
+                        fields.extend(sessions.iter().map(|it| it.content.as_bytes().to_vec()));
+                    }
                 }
             }
         }
@@ -121,6 +131,7 @@ impl fmt::Display for JobKind {
         match self {
             Self::EmbedTurn(turn) => write!(f, "embed turn {turn}"),
             Self::EmbedNode(_, _, node) => write!(f, "embed node {node}"),
+            Self::PlanProject => f.write_str("update the tree of the project"),
             Self::Summarize(task) => match &task.covers {
                 Coverage::Messages(window) => {
                     write!(f, "{} messages {window}", Self::SUMMARISE)?;
@@ -136,6 +147,10 @@ impl fmt::Display for JobKind {
                 }
                 Coverage::Whole(_) => {
                     write!(f, "{} the whole conversation (level {})", Self::SUMMARISE, task.level)
+                }
+                Coverage::Sessions(sessions) => {
+                    let (verb, number, level) = (Self::SUMMARISE, sessions.len(), task.level);
+                    write!(f, "{verb} {number} sessions (level {level})")
                 }
             },
         }

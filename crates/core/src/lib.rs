@@ -82,7 +82,8 @@ pub use audit::{AuditRecord, AuditedConversation, AuditedNode, ErasedCounts};
 pub use capture::EntryOutcome;
 pub use commit::{JobEvent, JobEventKind, Write};
 pub use conversation::{
-    Conversation, ConversationState, ConversationTotals, Fork, NewConversation, Thread, TitleSource,
+    Conversation, ConversationKind, ConversationState, ConversationTotals, Fork, NewConversation,
+    Thread, TitleSource, pin_label,
 };
 pub use entry::{Entry, EntryKind, ForkPoint};
 pub use error::{FailedCall, Invalid, ProviderError, RetryAdvice, StoreError};
@@ -105,8 +106,8 @@ pub use literals::{Literal, share_as_typed};
 pub use message::{Correction, Message, MessageVersion, NewMessage, Role, Turn};
 pub use new_turn::{MessageText, NewTurn};
 pub use node::{
-    Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
-    SourceTotals, TextPosition, ToolUse, Window,
+    Coverage, CoveredSession, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance,
+    SealCause, Slice, SourceTotals, TextPosition, ToolUse, Window,
 };
 pub use node_hash::{hash_of_caller_node, hash_of_nodes, hash_of_window};
 pub use parameter_names::{parameter_aliases, snake_case};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::forget::RemovedNode;
 use crate::grouping::{GroupReason, Member};
 use crate::hash::ContentHash;
-use crate::ids::{MessageIdx, ThreadName};
+use crate::ids::{ConversationId, MessageIdx, ThreadName};
 use crate::parameters::Assignment;
 use crate::points::RankedLine;
 use crate::policy::SummaryStyle;
@@ -189,14 +189,35 @@ pub enum Coverage {
     Nodes(Vec<NodeId>),
     /// A whole closed conversation: the roots of its tree, of any level, in time order.
     Whole(Vec<NodeId>),
+    /// Adjacent sessions of a project, in time order.
+    Sessions(Vec<CoveredSession>),
+}
+
+/// A session that a node of a project tree covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoveredSession {
+    /// The session.
+    pub conversation: ConversationId,
+    /// The hash of what the node was written from: the roots of the session's tree, and the
+    /// messages that no node covers.
+    pub content: ContentHash,
 }
 
 impl Coverage {
-    /// The covered nodes; none for a window.
+    /// The covered sessions; none outside project trees.
+    #[must_use]
+    pub fn sessions(&self) -> &[CoveredSession] {
+        match self {
+            Self::Sessions(sessions) => sessions,
+            Self::Messages(_) | Self::Nodes(_) | Self::Whole(_) => &[],
+        }
+    }
+
+    /// The covered nodes; none for a window and for sessions.
     #[must_use]
     pub fn nodes(&self) -> &[NodeId] {
         match self {
-            Self::Messages(_) => &[],
+            Self::Messages(_) | Self::Sessions(_) => &[],
             Self::Nodes(nodes) | Self::Whole(nodes) => nodes,
         }
     }
@@ -487,7 +508,7 @@ impl Node {
 
     /// The node's sizes, as grouping needs them.
     #[must_use]
-    pub(crate) const fn member(&self) -> Member {
+    pub const fn member(&self) -> Member {
         Member {
             chars: self.chars,
             tokens: self.tokens,

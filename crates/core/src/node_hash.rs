@@ -40,7 +40,7 @@ pub fn hash_of_window(
     hash_of(&fields)
 }
 
-/// The hash of the children and the summary style of a group or of the top.
+/// The hash of the children and the summary style of a group, of the top or of sessions.
 #[must_use]
 pub fn hash_of_nodes(
     conversation: ConversationId,
@@ -56,6 +56,10 @@ pub fn hash_of_nodes(
         style_key(style),
     ];
     fields.extend(covers.nodes().iter().map(|child| child.as_str().as_bytes().to_vec()));
+    for session in covers.sessions() {
+        let (id, content) = (session.conversation.as_bytes(), session.content.as_bytes());
+        fields.push([id.as_slice(), content.as_slice()].concat());
+    }
     hash_of(&fields)
 }
 

@@ -1,7 +1,7 @@
 //! Amends messages: an edit replaces the text and keeps the earlier one, and a correction marks a
 //! message as wrong. Both reach every summary over the message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
@@ -13,6 +13,7 @@ use treering_core::{
 use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::project::{self, RemovedNodes};
 use crate::rewrite::rewrite_nodes;
 use crate::tree_planner::{TreePlanner, policy_of};
 use crate::worker::{JobScope, Worker};
@@ -63,7 +64,9 @@ impl Engine {
         }
         let planner =
             AmendPlanner { engine: self.clone(), id, idx, amendment, now: self.clock().now() };
-        let mut report = self.commit_with(self.scope_of(id), move |reader| planner.plan(reader))?;
+        // A correction reaches the tree of the project, too.
+        let scope = self.tenant_scope();
+        let mut report = self.commit_with(scope, move |reader| planner.plan(reader))?;
         self.long_message_cache().clear();
         if report.rewrites && self.is_local() {
             let scope = JobScope { conversation: Some(id), ..JobScope::default() };
@@ -124,6 +127,7 @@ impl AmendPlanner {
                 rewrite_nodes(&self.engine, reader, target, &over, &mut tree_writes)?;
             }
         }
+        let of_project = self.project_writes(reader, &conversation)?;
         let embeddings = embed::plan_turns(&self.engine, reader, self.id, [after.turn], self.now)?;
         let mut writes = vec![
             Write::PutConversation(conversation),
@@ -131,6 +135,7 @@ impl AmendPlanner {
         ];
         writes.extend(tree_writes);
         writes.extend(embeddings);
+        writes.extend(of_project);
         let place = |node: &&Node| NodePlace {
             level: node.level(),
             ordinal: node.ordinal(),
@@ -138,6 +143,24 @@ impl AmendPlanner {
         };
         let nodes = over.iter().map(place).collect();
         Ok((writes, AmendReport { message: after, nodes, rewrites, new_ids: Vec::new() }))
+    }
+
+    /// The consequences for the tree of the project. It follows an edit once the summaries of the
+    /// session are written again; a correction removes the nodes over the session.
+    fn project_writes(
+        &self,
+        reader: &dyn Reader,
+        conversation: &Conversation,
+    ) -> StoreResult<Vec<Write>> {
+        let mut writes: Vec<Write> =
+            project::job_of(reader, conversation, self.now)?.into_iter().collect();
+        if let (Amendment::Correct { .. }, Some(folder)) = (&self.amendment, conversation.folder())
+        {
+            let sessions = BTreeSet::from([self.id]);
+            let over = RemovedNodes::over(&self.engine, reader, folder, &sessions, self.now)?;
+            writes.extend(over.writes);
+        }
+        Ok(writes)
     }
 
     fn message(&self, reader: &dyn Reader, conversation: &Conversation) -> StoreResult<Message> {

@@ -113,6 +113,7 @@ impl Engine {
         let now = self.clock().now();
         Ok(match kind {
             JobKind::Summarize(_) => self.circuit_breakers().is_open(self.summarizer().name(), now),
+            JobKind::PlanProject => false,
             JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => {
                 self.circuit_breakers().is_open(&self.active_vector_index(reader)?.model, now)
             }

@@ -160,7 +160,7 @@ fn texts(
             let nodes = reader.nodes(key.id, &filter)?;
             nodes.iter().map(|node| embedding_text::of_node(&node.content)).collect()
         }
-        JobKind::Summarize(_) => Vec::new(),
+        JobKind::Summarize(_) | JobKind::PlanProject => Vec::new(),
     };
     Ok(texts_to_embed(texts.iter().map(String::as_str), options.max_chars))
 }
@@ -380,7 +380,7 @@ fn identity(kind: &JobKind) -> Option<(u8, u32, Option<&NodeId>)> {
     match kind {
         JobKind::EmbedTurn(turn) => Some((0, turn.0, None)),
         JobKind::EmbedNode(level, ordinal, node) => Some((level.number(), *ordinal, Some(node))),
-        JobKind::Summarize(_) => None,
+        JobKind::Summarize(_) | JobKind::PlanProject => None,
     }
 }
 

@@ -9,9 +9,9 @@ use treering_core::ports::{
 };
 use treering_core::{
     Assignment, CaptureExclusions, Clock, CommitScope, Conversation, ConversationId,
-    ConversationKey, ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx,
-    Policy, Reader, RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer,
-    Write, slug_of, without_private,
+    ConversationKey, ConversationKind, ConversationState, ConversationTotals, Embedder, Invalid,
+    Message, MessageIdx, Policy, Reader, RetryPolicy, Store, StoreError, Summarizer, TenantId,
+    TitleSource, Tokenizer, Write, slug_of, without_private,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::gate_log;
 use crate::measures::TenantMeasures;
 use crate::pacing::RunningUpdates;
+use crate::project;
 use crate::recall::RecallOptions;
 use crate::search::IndexCache;
 use crate::spend_meter::SpendLimits;
@@ -351,13 +352,14 @@ impl Engine {
         decided.ok_or_else(|| Invalid::new("commit", "the store did not run the plan").into())
     }
 
-    /// Conversations with their last messages, most recent activity first.
+    /// Sessions with their last messages, most recent activity first.
     pub fn listed_conversations(
         &self,
         filter: &ConversationFilter,
     ) -> Result<Vec<ListedConversation>> {
         let reader = self.reader()?;
-        let conversations = reader.conversations(&ConversationQuery::List(filter))?;
+        let filter = ConversationFilter { kind: Some(ConversationKind::Session), ..filter.clone() };
+        let conversations = reader.conversations(&ConversationQuery::List(&filter))?;
         let last = |it: &Conversation| Some(MessageIdx(it.totals.messages.checked_sub(1)?));
         let lasts: Vec<ItemRef> = conversations
             .iter()
@@ -455,6 +457,7 @@ impl Engine {
                     "it does not exist",
                 )));
             };
+            let state = conversation.state;
             change(reader, &mut conversation)?;
             let policy = policy_of(&general, &conversation)?;
             let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
@@ -465,6 +468,9 @@ impl Engine {
             planner.plan_top(&mut conversation, None, &[], &mut tree_writes)?;
             let mut writes = vec![Write::PutConversation(conversation.clone())];
             writes.extend(tree_writes);
+            if conversation.state != state {
+                writes.extend(project::job_of(reader, &conversation, now)?);
+            }
             Ok((writes, conversation))
         })
     }

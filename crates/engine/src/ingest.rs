@@ -11,9 +11,9 @@ use std::time::Instant;
 use treering_core::capture::{CapturePlan, CountedEntry, TurnEnd, capture, ids_of};
 use treering_core::ports::{ExistingItem, StoreResult};
 use treering_core::{
-    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState,
-    ConversationTotals, Entry, EntryOutcome, ExternalId, Invalid, NewConversation, Reader,
-    Timestamp, TitleSource, TreeState, Write, as_slug, slug_of,
+    CommitScope, Conversation, ConversationId, ConversationKey, ConversationKind,
+    ConversationState, ConversationTotals, Entry, EntryOutcome, ExternalId, Invalid,
+    NewConversation, Reader, Timestamp, TitleSource, TreeState, Write, as_slug, slug_of,
 };
 
 use crate::cwd::normalize_cwd;
@@ -21,6 +21,7 @@ use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::free_slug::{free_slug, is_numbered};
+use crate::project;
 use crate::tree_planner::{TreePlanner, policy_of};
 
 /// The conversation that entries belong to.
@@ -104,6 +105,7 @@ impl Engine {
         let exclusions = self.exclusions();
         let excluded_words = entries.iter_mut().map(|entry| exclusions.apply(entry)).sum();
         if let AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) = &mut target {
+            check_key(new)?;
             normalise(new);
             private_passages += new.leave_out_private();
             new.started_at = new.started_at.map(|at| at.plausible(now));
@@ -143,6 +145,19 @@ fn normalise(new: &mut NewConversation) {
         for folder in [&mut new.cwd, &mut new.project_path].into_iter().flatten() {
             *folder = normalize_cwd(folder);
         }
+    }
+}
+
+/// Refuses a reserved key. Notes and exports have an id as well.
+fn check_key(new: &NewConversation) -> Result<()> {
+    let key = new.external_id.as_ref().filter(|_| new.id.is_none());
+    let prefix = ConversationKind::RESERVED_PREFIX;
+    match key.filter(|key| key.as_str().starts_with(prefix)) {
+        Some(key) => {
+            let reason = format!("keys that begin with {prefix:?} are reserved; choose another");
+            Err(Invalid::new(format!("key {:?}", key.as_str()), reason).into())
+        }
+        None => Ok(()),
     }
 }
 
@@ -226,6 +241,7 @@ impl AppendPlanner {
             created,
             title: conversation.title.clone(),
             state: conversation.state,
+            folder: conversation.folder().map(str::to_owned),
             last_activity: conversation.last_activity,
         };
         let tokens = |text: &str| self.engine.count_tokens(text);
@@ -250,6 +266,10 @@ impl AppendPlanner {
         all.extend(writes);
         all.extend(tree_writes);
         all.extend(embedded);
+        let is_moved = conversation.folder() != before.folder.as_deref();
+        if !missing && (created || is_moved || conversation.state != before.state) {
+            all.extend(project::job_of(reader, &conversation, self.now)?);
+        }
         let mut new_entries = outcomes.into_iter();
         let outcomes =
             matched.into_iter().filter_map(|m| m.or_else(|| new_entries.next())).collect();
@@ -438,6 +458,7 @@ struct PreviousState {
     created: bool,
     title: Option<String>,
     state: ConversationState,
+    folder: Option<String>,
     last_activity: Timestamp,
 }
 

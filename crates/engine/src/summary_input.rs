@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use treering_core::acceptance::Fidelity;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    ContentHash, ConversationKey, Coverage, Level, Message, MessageIdx, MessagePassage, NewMessage,
-    NewToolCall, Node, NodeContent, NodeId, NodePassage, NodeSpec, OVERLAP_LOOK_BACK, Passage,
-    Provenance, Reader, SessionInfo, SourceTotals, SummaryLength, SummaryRequest, Timestamp,
-    ToolPassage, TurnNo, Window, hash_of_nodes, hash_of_window, sort_roots,
+    ContentHash, ConversationKey, Coverage, CoveredSession, Level, Message, MessageIdx,
+    MessagePassage, NewMessage, NewToolCall, Node, NodeContent, NodeId, NodePassage, NodeSpec,
+    OVERLAP_LOOK_BACK, Passage, Provenance, Reader, SessionInfo, SourceTotals, SummaryLength,
+    SummaryRequest, Timestamp, ToolPassage, TurnNo, Window, hash_of_nodes, hash_of_window,
+    sort_roots,
 };
 
+use crate::project::SessionContent;
 use crate::top;
 
 /// Maximum length of a tool call's arguments in a summary request, in characters.
@@ -54,6 +56,7 @@ impl SummaryInput {
             }
             Coverage::Nodes(_) => Self::of_group(reader, key, task)?,
             Coverage::Whole(_) => Self::of_whole(reader, key, task, long)?,
+            Coverage::Sessions(sessions) => Self::of_sessions(reader, key, task, sessions)?,
         };
         let Some(mut input) = input else { return Ok(None) };
         if let Some(conversation) = reader.conversation(key.id)? {
@@ -176,6 +179,40 @@ impl SummaryInput {
         Ok(Some(input))
     }
 
+    /// The input of a node over the sessions of a project: their summaries, and the messages that
+    /// no summary covers. Its totals have no positions.
+    fn of_sessions(
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        task: &NodeSpec,
+        sessions: &[CoveredSession],
+    ) -> StoreResult<Option<Self>> {
+        let (mut passages, mut times) = (Vec::new(), Vec::new());
+        let (mut source, mut tokens) = (SourceTotals::default(), 0);
+        for covered in sessions {
+            let Some(session) = reader.conversation(covered.conversation)? else {
+                return Ok(None);
+            };
+            let content = SessionContent::read(reader, &session)?;
+            times.extend([session.started_at, session.last_activity]);
+            source.messages += session.totals.messages;
+            source.turns += session.totals.turns;
+            source.raw_chars += session.totals.chars;
+            source.raw_tokens += session.totals.tokens;
+            let (chars, of_tokens) = content.size();
+            source.chars += u64::from(chars);
+            tokens += u64::from(of_tokens);
+            passages.extend(content.roots.into_iter().filter_map(node_passage));
+            let message = |it: &Message| message_passage(&it.body, &it.body.text);
+            passages.extend(content.messages.iter().map(|it| Passage::Message(message(it))));
+        }
+        let hash = hash_of_nodes(key.id, task.level, &task.covers, &task.style);
+        let covers = task.covers.clone();
+        let mut input = Self::new(task, passages, source, hash, covers, times.into_iter());
+        input.request.session.tokens = tokens;
+        Ok(Some(input))
+    }
+
     /// The input of a node over other nodes, given in time order.
     fn of_nodes(
         key: &ConversationKey,
@@ -197,13 +234,7 @@ impl SummaryInput {
         let hash = hash_of_nodes(key.id, task.level, &covers, &task.style);
         let times: Vec<_> =
             children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
-        // A node over forgotten messages only has nothing to summarize.
-        let written = children.into_iter().filter(|child| child.content != NodeContent::default());
-        let passages = written.map(|child| {
-            let Node { range_start, range_end, content, .. } = child;
-            Passage::Node(NodePassage { range_start, range_end, content })
-        });
-        let passages = passages.collect();
+        let passages = children.into_iter().filter_map(node_passage).collect();
         let mut input = Self::new(task, passages, source, hash, covers, times.into_iter());
         input.request.session.tokens = tokens;
         input
@@ -213,7 +244,9 @@ impl SummaryInput {
     pub(crate) fn tokens(&self) -> u64 {
         match &self.covers {
             Coverage::Messages(_) => self.source.raw_tokens,
-            Coverage::Nodes(_) | Coverage::Whole(_) => self.source.chars.div_ceil(4),
+            Coverage::Nodes(_) | Coverage::Whole(_) | Coverage::Sessions(_) => {
+                self.source.chars.div_ceil(4)
+            }
         }
     }
 
@@ -274,6 +307,14 @@ impl SummaryInput {
         let id = NodeId::new(task.level, hash, range_end);
         Self { request, source, id, covers, range_start, range_end, unanswered: 0 }
     }
+}
+
+/// The passage of a node; `None` if it has nothing to summarize, because every message under it was
+/// forgotten.
+fn node_passage(node: Node) -> Option<Passage> {
+    let Node { range_start, range_end, content, .. } = node;
+    let is_written = content != NodeContent::default();
+    is_written.then(|| Passage::Node(NodePassage { range_start, range_end, content }))
 }
 
 /// The nodes of a level in one group of the level above.

@@ -18,6 +18,14 @@ pub(crate) fn roots(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<V
     Ok(roots)
 }
 
+/// The summary of a whole conversation: its top or, if that is missing or out of date, the roots.
+pub(crate) fn summary(reader: &dyn Reader, id: ConversationId) -> StoreResult<Vec<Node>> {
+    let (tops, roots): (Vec<Node>, Vec<Node>) =
+        ungrouped(reader, id)?.into_iter().partition(|node| node.spec.is_top());
+    let current = tops.into_iter().find(|top| !top.dirty);
+    Ok(current.map_or(roots, |top| vec![top]))
+}
+
 /// The nodes without a group in time order, with the top.
 fn ungrouped(reader: &dyn Reader, id: ConversationId) -> StoreResult<Vec<Node>> {
     let filter = NodeFilter { parent: Some(None), ..NodeFilter::default() };
@@ -72,7 +80,7 @@ impl TreePlanner<'_> {
         }
         let overrides = match &job.kind {
             JobKind::Summarize(task) => task.overrides.as_slice(),
-            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => &[],
+            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) | JobKind::PlanProject => &[],
         };
         self.plan_top(conversation, Some((job, node)), overrides, writes)
     }
@@ -130,7 +138,7 @@ impl TreePlanner<'_> {
         writes.push(Write::MarkDirty(id, level, vec![NodeSpec::TOP_ORDINAL]));
         let is_outdated = |job: &Job| match &job.kind {
             JobKind::Summarize(task) => task.is_top() && task.covers != *covers,
-            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => false,
+            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) | JobKind::PlanProject => false,
         };
         let jobs = self.summary_jobs(id, Some(level), 1)?;
         writes.extend(jobs.into_iter().filter(is_outdated).map(Write::RemoveJob));
@@ -165,7 +173,7 @@ impl TreePlanner<'_> {
         let planned = writes.iter().filter_map(|write| match write {
             Write::AddJob(job) if is_unfinished(job) => match &job.kind {
                 JobKind::Summarize(task) => Some(task.level),
-                JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => None,
+                JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) | JobKind::PlanProject => None,
             },
             _ => None,
         });

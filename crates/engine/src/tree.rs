@@ -179,7 +179,7 @@ impl Engine {
                 Coverage::Nodes(_) => over.iter().any(|child| {
                     child.level().above() == node.level() && child.parent == Some(node.ordinal())
                 }),
-                Coverage::Whole(_) => true,
+                Coverage::Whole(_) | Coverage::Sessions(_) => true,
             };
             if covers {
                 over.push(node);

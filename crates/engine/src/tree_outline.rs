@@ -98,6 +98,9 @@ impl TreeView {
     ) {
         let covers = match &node.spec.covers {
             Coverage::Messages(window) => span(window),
+            Coverage::Nodes(children) if node.source.until == 0 => {
+                format!("{} nodes over sessions", children.len())
+            }
             Coverage::Nodes(children) => {
                 format!(
                     "{} nodes over messages {}–{}",
@@ -107,6 +110,7 @@ impl TreeView {
                 )
             }
             Coverage::Whole(children) => whole(children.len()),
+            Coverage::Sessions(sessions) => format!("{} sessions", sessions.len()),
         };
         let state = match node.dirty {
             true => "dirty",
@@ -158,6 +162,7 @@ impl TreeView {
             Coverage::Messages(window) => span(window),
             Coverage::Nodes(children) => format!("{} nodes", children.len()),
             Coverage::Whole(children) => whole(children.len()),
+            Coverage::Sessions(sessions) => format!("{} sessions", sessions.len()),
         };
         Some(OutlineLine {
             prefix: String::new(),

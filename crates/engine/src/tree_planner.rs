@@ -260,7 +260,7 @@ impl TreePlanner<'_> {
             JobKind::Summarize(task) => {
                 task.ordinal != ordinal && task.replaces.is_some_and(|it| it.parent.is_none())
             }
-            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => false,
+            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) | JobKind::PlanProject => false,
         };
         Ok(self.reader.jobs(&filter)?.iter().any(is_awaited))
     }

@@ -5,15 +5,16 @@ use treering_core::chat::Usage;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
 use treering_core::{
-    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState,
-    Invalid, Job, JobEvent, JobEventKind, JobId, JobKind, JobState, Level, Node, Policy, Reader,
-    StoreError, Timestamp, TreeState, Write,
+    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, ConversationKind,
+    ConversationState, Invalid, Job, JobEvent, JobEventKind, JobId, JobKind, JobState, Level, Node,
+    Policy, Reader, StoreError, Timestamp, TreeState, Write,
 };
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::overlay::Overlay;
 use crate::pacing::Pace;
+use crate::project;
 use crate::rehearsal::{Rehearsal, kept_chars};
 use crate::summary_input::{LongMessageCache, SummaryInput};
 use crate::tree_planner::{TreePlanner, policy_of};
@@ -163,6 +164,9 @@ impl Updater {
         let planner = TreePlanner { reader, key, policy: &base, overrides, now };
         let before = conversation.clone();
         let (mut writes, dropped) = match self.update.strategy {
+            _ if conversation.kind() == ConversationKind::Project => {
+                self.update_project(reader, &conversation)?
+            }
             UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, [0, 0]),
             UpdateStrategy::Full => self.rebuild(&planner, &mut conversation)?,
         };
@@ -195,6 +199,22 @@ impl Updater {
         all.extend(writes);
         let queued = u32::try_from(queued.len()).unwrap_or(u32::MAX);
         Ok((all, PlannedUpdate { id, estimate, queued }))
+    }
+
+    /// Plans the tree of a project again; a full update drops it first.
+    fn update_project(
+        &self,
+        reader: &dyn Reader,
+        project: &Conversation,
+    ) -> StoreResult<(Vec<Write>, [u32; 2])> {
+        let (mut writes, mut dropped) = (Vec::new(), 0);
+        if self.update.strategy == UpdateStrategy::Full {
+            let nodes = reader.node_versions(project.id, &NodeFilter::default())?.len();
+            dropped = u32::try_from(nodes).unwrap_or(u32::MAX);
+            writes.push(Write::DropTree(project.id, Level::FIRST));
+        }
+        writes.extend(project::job_of(reader, project, self.now)?);
+        Ok((writes, [dropped, 0]))
     }
 
     /// The text of the event that begins the update.

@@ -36,6 +36,7 @@ mod forget;
 pub mod import;
 mod memory;
 pub mod models;
+mod notes;
 mod prices;
 pub mod private_file;
 mod scope_context;
@@ -70,9 +71,9 @@ pub use treering_engine::{
     Agent, AgentOptions, AmendReport, Amendment, AppendReport, AppendTarget, Context,
     ContextRequest, EmbedTextOptions, Engine, EngineParts, EntryBatch, Error, Exclusion,
     ForgetPreview, ForgetReport, Hit, HitItem, JobScope, ListedConversation, NewConversation,
-    NewSummary, Query, RecallOptions, ReplayDetection, Reply, Result, SearchOptions, SearchOutcome,
-    Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary, Update, Verification, WholeTurn,
-    WorkOptions, Worker, WorkerHandle,
+    NewNote, NewSummary, Note, NoteChange, Query, RecallOptions, ReplayDetection, Reply, Result,
+    SearchOptions, SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary,
+    Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 use treering_stores::IndexFolder;

@@ -135,6 +135,7 @@ fn request(args: &Args, now: Timestamp) -> Result<TurnRequest, CliError> {
         tool_calls: tools.collect::<Result<_, _>>()?,
         external_id: args.external_id.clone(),
         at: Some(args.at.unwrap_or(now).to_string()),
+        pinned: false,
     })
 }
 

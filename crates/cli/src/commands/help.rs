@@ -7,8 +7,8 @@ use super::output::width;
 
 /// The groups of `treering --help`. Every command is in one of them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Start", &["demo", "import", "append", "create", "chat"]),
-    ("Find", &["search", "context", "sessions", "show", "expand", "tail"]),
+    ("Start", &["demo", "import", "append", "create", "remember", "chat"]),
+    ("Find", &["search", "context", "sessions", "notes", "show", "expand", "tail"]),
     ("Agents", &["install", "uninstall", "plugin", "hook", "pause", "resume", "mcp"]),
     ("Serve", &["serve", "token"]),
     (

@@ -26,6 +26,7 @@ mod lifecycle;
 mod local_time;
 mod logs;
 mod mcp;
+mod notes;
 mod output;
 mod pause;
 mod plugin;
@@ -114,6 +115,10 @@ enum Command {
     Append(Box<append::Args>),
     /// Create a conversation without turns
     Create(create::Args),
+    /// Keep a note: a statement that belongs to a project and to no conversation
+    Remember(notes::RememberArgs),
+    /// List notes; pin, correct or withdraw one
+    Notes(notes::Args),
     /// List conversations, most recent first
     Sessions(sessions::Args),
     /// Search every conversation by words and by meaning
@@ -296,6 +301,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Resume(args) => pause::resume(&args, global, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
         Command::Create(args) => create::run(&args, &global.open()?, output),
+        Command::Remember(args) => notes::remember(&args, &global.open()?, output),
+        Command::Notes(args) => notes::run(&args, &global.open()?, output),
         Command::Sessions(args) => sessions::run(&args, &global.open()?, output),
         Command::Tail(args) => tail::run(&args, &global.open()?, output),
         Command::Show(args) => show::run(&args, &global.open()?, output),

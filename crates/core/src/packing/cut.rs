@@ -3,8 +3,8 @@
 //! token: terms that the cut does not have yet, facts before other words, recent ones before old
 //! ones.
 //!
-//! Over several conversations the coarsest cover is the list of their headings: every node and
-//! message competes for its place.
+//! Over several conversations the coarsest cover is the list of their headings, with the nodes that
+//! stand for many sessions: every other node and message competes for its place.
 //!
 //! The cut does not depend on the question. It is recomputed only when the history has grown by
 //! the slack; until then, messages are appended and nothing else changes, so that a model's
@@ -182,6 +182,13 @@ impl Cutter {
         for slot in 0..self.slots.len() {
             if is_heading(&self.slots[slot]) {
                 self.has_headings = true;
+                self.place(slot, 0);
+            }
+        }
+        for slot in 0..self.slots.len() {
+            let Piece { is_required, costs, .. } = &self.slots[slot].piece;
+            let first = costs.first().map(|(_, cost)| *cost).filter(|_| *is_required);
+            if first.is_some_and(|cost| self.used + cost <= self.most) {
                 self.place(slot, 0);
             }
         }

@@ -170,6 +170,8 @@ pub struct Piece {
     /// The minimum cost of the pieces that replace it when it is expanded; `None` for messages,
     /// which cannot be expanded.
     pub min_expanded_cost: Option<u32>,
+    /// Whether the coarsest cover of several conversations has it, beside the headings.
+    pub is_required: bool,
 }
 
 impl Piece {
@@ -258,6 +260,8 @@ pub trait PieceSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PackReason {
+    /// It is a pinned note.
+    Pinned,
     /// It is among the latest messages.
     Recent,
     /// No node covers it yet.
@@ -281,6 +285,7 @@ impl PackReason {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Pinned => "pinned",
             Self::Recent => "recent",
             Self::Unsummarised => "unsummarised",
             Self::Cover => "cover",

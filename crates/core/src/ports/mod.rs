@@ -223,7 +223,7 @@ pub trait Reader {
     /// The vectors of a model for these contents, in the order of the contents.
     fn vectors(&self, model: &str, of: &[ContentHash]) -> StoreResult<Vec<Option<Vec<f32>>>>;
 
-    /// The number of conversations, and the totals over all of them.
+    /// The number of sessions, and the totals over all conversations.
     fn totals(&self) -> StoreResult<(u32, ConversationTotals)>;
 
     /// Totals of the tree at each level, for one conversation or for all.

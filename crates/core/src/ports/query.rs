@@ -1,6 +1,6 @@
 //! Queries and filters for reading a store, and the result types that are not domain types.
 
-use crate::conversation::ConversationState;
+use crate::conversation::{ConversationKind, ConversationState};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ExternalId, MessageIdx, TurnNo};
 use crate::job::{Job, JobId};
@@ -252,6 +252,8 @@ pub struct LevelTotals {
 /// Selects the conversations to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationFilter {
+    /// Only conversations of this kind.
+    pub kind: Option<ConversationKind>,
     /// Only conversations whose working directory is this folder or lies below it.
     pub cwd: Option<String>,
     /// Only conversations of this project: their working directory or their project path is this
@@ -268,10 +270,11 @@ pub struct ConversationFilter {
 }
 
 impl ConversationFilter {
-    /// Every conversation, at most `limit`.
+    /// Every conversation of any kind, at most `limit`.
     #[must_use]
     pub const fn all(limit: usize) -> Self {
         Self {
+            kind: None,
             cwd: None,
             project: None,
             labels: Vec::new(),
@@ -279,6 +282,12 @@ impl ConversationFilter {
             after: None,
             limit,
         }
+    }
+
+    /// Every session, at most `limit`.
+    #[must_use]
+    pub fn sessions(limit: usize) -> Self {
+        Self { kind: Some(ConversationKind::Session), ..Self::all(limit) }
     }
 }
 

@@ -39,6 +39,7 @@ impl Wood {
             costs: gist.into_iter().chain([(DetailLevel::Text, size + 5)]).collect(),
             information: words(&(0..=size / 60).map(|part| (idx, part)).collect::<Vec<_>>()),
             min_expanded_cost: None,
+            is_required: false,
         }
     }
 
@@ -67,6 +68,7 @@ impl Wood {
             .collect(),
             information: words(&[(from, 0), (from + width / 2, 0), (until - 1, 0)]),
             min_expanded_cost: Some(20),
+            is_required: false,
         }
     }
 
@@ -85,6 +87,7 @@ impl Wood {
             costs: gist.into_iter().chain([(DetailLevel::Text, size + 9)]).collect(),
             information: Information::default(),
             min_expanded_cost: None,
+            is_required: false,
         }
     }
 

@@ -25,6 +25,7 @@ impl ConversationPieces<'_> {
         match &node.spec.covers {
             _ if self.is_one_thread() || self.lineage.is_whole() => Ok(true),
             Coverage::Messages(window) => Ok(self.lineage.holds_window(window)),
+            Coverage::Sessions(_) => Ok(true),
             Coverage::Nodes(_) | Coverage::Whole(_) => {
                 for child in self.children(node)? {
                     if !self.counts(&child)? {
@@ -191,6 +192,7 @@ impl ConversationPieces<'_> {
     pub(super) fn windows_of(&mut self, node: &Node, covered: &mut Vec<Window>) -> StoreResult<()> {
         match (&node.spec.covers, self.conversation.threads.as_slice()) {
             (Coverage::Messages(window), _) => covered.push(window.clone()),
+            (Coverage::Sessions(_), _) => {}
             (Coverage::Nodes(_) | Coverage::Whole(_), [only]) => {
                 let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
                 let (from, until) = (place(node.source.from), place(node.source.until));

@@ -200,6 +200,7 @@ impl ConversationPieces<'_> {
             costs: part.into_iter().chain([whole]).collect(),
             information: Information::default(),
             min_expanded_cost: None,
+            is_required: false,
         };
         let (day, style) = (day_of(message), BlockStyle::Record);
         RecallCandidate { piece, score, rank, reason, day, style }

@@ -10,6 +10,8 @@ mod labelled;
 mod lineage;
 mod messages;
 mod piece_source;
+mod pinned;
+mod project_cover;
 mod render;
 mod scope;
 mod scope_pieces;
@@ -436,7 +438,7 @@ impl Assembly<'_> {
         let was_there = |job: &&Job| match &job.kind {
             JobKind::Summarize(task) => task.sealed_by.is_some_and(|by| by.0 < end),
             JobKind::EmbedTurn(embedded) => turn.is_some_and(|last| *embedded <= last),
-            JobKind::EmbedNode(..) => true,
+            JobKind::EmbedNode(..) | JobKind::PlanProject => true,
         };
         let jobs: Vec<Job> = self.seen.jobs.iter().filter(was_there).cloned().collect();
         Ok(GateStatus::of(&jobs, |_| false))

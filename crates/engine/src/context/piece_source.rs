@@ -223,6 +223,7 @@ impl<'a> ConversationPieces<'a> {
             costs: increasing_costs(block.detail_levels().iter().map(cost)),
             information: information::of_message(&block),
             min_expanded_cost: None,
+            is_required: false,
         })
     }
 
@@ -238,14 +239,18 @@ impl<'a> ConversationPieces<'a> {
             Coverage::Messages(window) => (
                 window.from,
                 window.until,
-                u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
+                Some(u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX)),
             ),
+            Coverage::Sessions(_) => {
+                let start = TextPosition { idx: MessageIdx(0), offset: 0 };
+                (start, start, None)
+            }
             Coverage::Nodes(children) | Coverage::Whole(children) => {
                 let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
                 (
                     place(node.source.from),
                     place(node.source.until),
-                    MIN_GIST_TOKENS * children.len() as u32,
+                    Some(MIN_GIST_TOKENS * children.len() as u32),
                 )
             }
         };
@@ -257,11 +262,12 @@ impl<'a> ConversationPieces<'a> {
             chars: u32::try_from(node.source.raw_chars).unwrap_or(u32::MAX),
             information: information::of_node(&points, &costs),
             costs,
-            min_expanded_cost: Some(least),
+            min_expanded_cost: least,
+            is_required: false,
         }
     }
 
-    fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
+    pub(super) fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
         // A node over forgotten messages only has no text.
         let written = nodes.iter().filter(|node| node.content != NodeContent::default());
         written.map(|node| self.node_piece(node)).collect()
@@ -347,6 +353,7 @@ impl PieceSource for ConversationPieces<'_> {
             // As of an earlier position, a window may end after it; the node then stays whole.
             Coverage::Messages(window) if window.end().0 > self.end => Ok(Vec::new()),
             Coverage::Messages(window) => Ok(self.sealed(window)?.pieces.clone()),
+            Coverage::Sessions(_) => Ok(Vec::new()),
             Coverage::Nodes(_) | Coverage::Whole(_) => {
                 let children = self.children(&node)?;
                 Ok(self.node_pieces(&children))

@@ -15,6 +15,7 @@ use treering_core::{
 };
 
 use super::context_cache::ContextCache;
+use super::project_cover;
 
 /// Maximum length of a gist, in characters.
 pub(super) const GIST_CHARS: usize = 260;
@@ -60,6 +61,13 @@ pub(super) fn session_heading(conversation: &Conversation) -> String {
         format!(" · {title}")
     };
     format!("### {day}{title} · {slug} · {messages} messages\n\n")
+}
+
+/// The heading of the sessions that the tree of a project stands for.
+pub(super) fn project_heading(project: &Conversation, sessions: usize) -> String {
+    let day = |at: Timestamp| at.to_minute()[..10].to_owned();
+    let (from, until) = (day(project.started_at), day(project.last_activity));
+    format!("### {from} to {until} · {sessions} earlier sessions · {}\n\n", project.slug)
 }
 
 /// The heading of a section.
@@ -262,7 +270,10 @@ pub(super) fn quote_points(block: &mut String, content: &NodeContent, number: u1
 pub(super) fn node_head(block: &mut String, node: &Node, with_end: bool) {
     let day = |at: Timestamp| at.to_minute()[..10].to_owned();
     let (from, until) = (day(node.range_start), day(node.range_end));
-    span(block, node.source.from, node.source.until.saturating_sub(1));
+    match project_cover::is_over_sessions(node) {
+        true => block.push_str("Sessions"),
+        false => span(block, node.source.from, node.source.until.saturating_sub(1)),
+    }
     // Points of several days carry their own.
     if node.content.ranking.iter().all(|point| point.day.is_none()) {
         // Writing to a string does not fail.

@@ -1,15 +1,19 @@
 //! Contexts over several conversations, such as those of a project: one history in time order, in
 //! which every conversation has a heading.
 
+use std::collections::HashSet;
+
 use treering_core::packing::{BlockStyle, BudgetSplit, Profile, SectionSource, pack};
 use treering_core::ports::{ConversationFilter, ConversationQuery, JobFilter};
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, GateOutcome, GateStatus, Invalid, Job, Question,
-    Reader, Receipt, ReusablePrefix, Timestamp,
+    Conversation, ConversationId, ConversationKey, ConversationKind, GateOutcome, GateStatus,
+    Invalid, Job, Question, Reader, Receipt, ReusablePrefix, Timestamp,
 };
 
 use super::format::{self, Context};
 use super::hits::QuestionHits;
+use super::pinned::PinnedNotes;
+use super::project_cover::{ProjectCover, ProjectTrees};
 use super::scope_pieces::ScopePieces;
 use super::{MESSAGE_OVERHEAD_TOKENS, check_budget, hits_wanted, render};
 use crate::engine::Engine;
@@ -18,6 +22,9 @@ use crate::search::{Exclusion, Query};
 
 /// Headings take at most one part in this many of the cut.
 pub(super) const HEADINGS: u32 = 4;
+/// A session that is shown by itself should have room for this many tokens. The older ones are left
+/// to the trees of their projects.
+const SESSION_TOKENS: u32 = 100;
 /// The minimum cost of a heading, which bounds the number of conversations that are read.
 const MIN_HEADING_TOKENS: u32 = 8;
 
@@ -95,30 +102,28 @@ impl Engine {
     }
 
     /// The latest conversations of the scope that could have room for their heading, and those of
-    /// the hits, oldest first; and whether the scope has no others.
+    /// the hits, oldest first, with the trees of projects that stand for the others; and whether
+    /// the scope has no others.
     fn sessions(
         &self,
         reader: &dyn Reader,
         request: &ScopeContextRequest,
         hits: Option<&QuestionHits>,
     ) -> Result<(Vec<Session>, bool)> {
-        let ContextScope { conversations, filter, exclude, .. } = &request.scope;
+        let scope = &request.scope;
         let most = (request.budget / HEADINGS / MIN_HEADING_TOKENS).max(1) as usize;
-        // One more shows that there are others.
-        let mut listed: Vec<Conversation> = if conversations.is_empty() {
-            let limit = most + 1 + exclude.len();
-            let filter = ConversationFilter { after: None, limit, ..filter.clone() };
-            reader.conversations(&ConversationQuery::List(&filter))?
-        } else {
-            let of = |id: &ConversationId| match reader.conversation(*id) {
-                Ok(found) => found.ok_or_else(|| Error::no_conversation(*id)),
-                Err(error) => Err(error.into()),
-            };
-            conversations.iter().map(of).collect::<Result<_>>()?
+        let mut trees = match has_whole_projects(scope) {
+            true => Some(ProjectTrees::read(self, reader, &scope.filter)?),
+            false => None,
         };
-        listed.retain(|it| !exclude.contains(&it.id) && it.totals.messages > 0);
+        trees = trees.filter(|trees| !trees.is_empty());
+        let (mut listed, mut is_all) = match &mut trees {
+            None => self.listed(reader, scope, most)?,
+            Some(trees) => self.beside_trees(reader, request, trees, most)?,
+        };
+        listed.retain(|it| !scope.exclude.contains(&it.id) && it.totals.messages > 0);
         listed.sort_by_key(|it| std::cmp::Reverse((it.last_activity, it.id)));
-        let is_all = listed.len() <= most;
+        is_all &= listed.len() <= most;
         listed.truncate(most);
         let mut sessions: Vec<Session> = Vec::with_capacity(listed.len());
         for conversation in listed {
@@ -131,8 +136,87 @@ impl Engine {
                 sessions.push(self.session(reader, conversation, false)?);
             }
         }
-        sessions.sort_by_key(|it| (it.conversation.last_activity, it.conversation.id));
+        for (owner, cover) in trees.into_iter().flat_map(ProjectTrees::into_covers) {
+            let heading = render::project_heading(&owner, cover.sessions);
+            let heading = (self.context_cache().count(&heading), heading);
+            sessions.push(Session {
+                key: self.key(owner.id),
+                jobs: Vec::new(),
+                heading: (heading.1, heading.0),
+                is_listed: true,
+                conversation: owner,
+                project: Some(cover),
+            });
+        }
+        sessions.sort_by_key(Session::position);
         Ok((sessions, is_all))
+    }
+
+    /// The latest conversations of a scope, and whether there are no others.
+    fn listed(
+        &self,
+        reader: &dyn Reader,
+        scope: &ContextScope,
+        most: usize,
+    ) -> Result<(Vec<Conversation>, bool)> {
+        let ContextScope { conversations, filter, exclude, .. } = scope;
+        if !conversations.is_empty() {
+            return Ok((read_all(reader, conversations)?, true));
+        }
+        // One more shows that there are others.
+        let limit = most + 1 + exclude.len();
+        let kind = Some(ConversationKind::Session);
+        let filter = ConversationFilter { kind, after: None, limit, ..filter.clone() };
+        let listed = reader.conversations(&ConversationQuery::List(&filter))?;
+        let is_all = listed.len() < limit;
+        Ok((listed, is_all))
+    }
+
+    /// The conversations of a scope that are shown by themselves, because they are the latest or
+    /// because no project tree covers them as they are, and whether there are no others.
+    fn beside_trees(
+        &self,
+        reader: &dyn Reader,
+        request: &ScopeContextRequest,
+        trees: &mut ProjectTrees,
+        most: usize,
+    ) -> Result<(Vec<Conversation>, bool)> {
+        let scope = &request.scope;
+        let shown = (request.budget / SESSION_TOKENS).max(1) as usize;
+        let (mut listed, _) = self.listed(reader, scope, shown)?;
+        // A question leaves a quarter to the cut. Some room is for the headings of projects, and
+        // for sessions that no tree covers.
+        let is_asked = request.query.is_some() && request.profile.is_volatile();
+        let cut = if is_asked { request.budget / 4 } else { request.budget };
+        let mut left = cut / HEADINGS * 3 / 4;
+        let mut fitting = 0;
+        for session in listed.iter().take(shown) {
+            let cost = self.context_cache().count(&render::session_heading(session));
+            let Some(less) = left.checked_sub(cost) else { break };
+            (left, fitting) = (less, fitting + 1);
+        }
+        listed.truncate(fitting);
+        let sessions =
+            ConversationFilter { kind: Some(ConversationKind::Session), ..scope.filter.clone() };
+        let ids: HashSet<ConversationId> =
+            reader.conversation_ids(&sessions)?.into_iter().collect();
+        let is_listed = |listed: &[Conversation], id| listed.iter().any(|it| it.id == id);
+        let mut others: Vec<ConversationId> = ids
+            .iter()
+            .copied()
+            .filter(|id| !trees.covers(*id) && !is_listed(&listed, *id))
+            .collect();
+        others.sort_unstable();
+        let is_all = others.len() <= most;
+        others.truncate(most);
+        listed.extend(read_all(reader, &others)?);
+        // Archived sessions stay in the tree until it is planned again.
+        let hidden = |id: &ConversationId| scope.exclude.contains(id) || !ids.contains(id);
+        let left_out: Vec<ConversationId> = trees.sessions().filter(|id| hidden(id)).collect();
+        let mut added = trees.resolve(&mut listed, &left_out);
+        added.retain(|id| ids.contains(id));
+        listed.extend(read_all(reader, &added)?);
+        Ok((listed, is_all))
     }
 
     fn session(
@@ -145,8 +229,22 @@ impl Engine {
         let jobs = reader.jobs(&JobFilter::of(conversation.id))?;
         let heading = render::session_heading(&conversation);
         let cost = self.context_cache().count(&heading);
-        Ok(Session { key, jobs, heading: (heading, cost), is_listed, conversation })
+        let heading = (heading, cost);
+        Ok(Session { key, jobs, heading, is_listed, conversation, project: None })
     }
+}
+
+/// Whether a scope has either all or none of the sessions of a project, except for the excluded ones.
+fn has_whole_projects(scope: &ContextScope) -> bool {
+    scope.conversations.is_empty() && scope.filter.labels.is_empty() && scope.filter.cwd.is_none()
+}
+
+fn read_all(reader: &dyn Reader, ids: &[ConversationId]) -> Result<Vec<Conversation>> {
+    let of = |id: &ConversationId| match reader.conversation(*id) {
+        Ok(found) => found.ok_or_else(|| Error::no_conversation(*id)),
+        Err(error) => Err(error.into()),
+    };
+    ids.iter().map(of).collect()
 }
 
 /// Refuses profiles with sections that make sense in one conversation only.
@@ -182,6 +280,17 @@ pub(super) struct Session {
     pub(super) heading: (String, u32),
     /// Whether it may be in the cut. The others have hits only.
     pub(super) is_listed: bool,
+    /// The nodes to show, if the conversation is the owner of a project tree.
+    pub(super) project: Option<ProjectCover>,
+}
+
+impl Session {
+    /// The position in time order.
+    fn position(&self) -> (Timestamp, ConversationId) {
+        let roots = self.project.as_ref().and_then(|project| project.roots.last());
+        let end = roots.map_or(self.conversation.last_activity, |root| root.range_end);
+        (end, self.conversation.id)
+    }
 }
 
 /// Assembles a context over several conversations.
@@ -207,6 +316,12 @@ impl ScopeAssembly<'_> {
         let preamble = |has_all: bool| render::scope_preamble(&self.request.scope.name, has_all);
         let opening = cache.count(&preamble(false)).max(cache.count(&preamble(true)));
         let budget = budget.saturating_sub(opening);
+        // A profile without a history answers one prompt, and the notes came before.
+        let pinned = match profile.cut() {
+            Some(_) => PinnedNotes::read(self.engine, reader, &self.request.scope, budget)?,
+            None => None,
+        };
+        let budget = budget.saturating_sub(pinned.as_ref().map_or(0, |it| it.cost));
         let heading = |title: &String| cache.count(&render::heading(title));
         let headings: Vec<u32> =
             profile.sections.iter().map(|it| it.heading.as_ref().map_or(0, heading)).collect();
@@ -218,9 +333,14 @@ impl ScopeAssembly<'_> {
         let plan = pack(&mut pieces, profile, &headings, budget, &allotment)?;
         pieces.load_planned_messages(profile, &plan)?;
         let sections = format::sections(&pieces, profile, &plan);
-        let has_all = self.is_all && pieces.sessions.iter().all(|it| it.is_shown);
+        let has_all = self.is_all && pieces.has_all(&plan);
         let mut context =
             Context { preamble: preamble(has_all), sections, receipt: Receipt::default() };
+        let mut items = pieces.receipt_items(&context, &plan);
+        if let Some(pinned) = pinned {
+            context.sections.insert(0, pinned.section);
+            items.splice(0..0, pinned.receipt);
+        }
         let tokens = context.tokens(cache);
         context.receipt = Receipt {
             conversation: String::new(),
@@ -234,7 +354,7 @@ impl ScopeAssembly<'_> {
             budget: self.request.budget,
             tokens,
             tokenizer: self.engine.tokenizer().name().to_owned(),
-            items: pieces.receipt_items(&context, &plan),
+            items,
             left_out: Vec::new(),
             hits_left_out: plan.hits_left_out,
             forgotten: 0,
@@ -249,7 +369,8 @@ impl ScopeAssembly<'_> {
         let cost = |it: &Session| {
             let totals = &it.conversation.totals;
             let overhead = u64::from(MESSAGE_OVERHEAD_TOKENS) * u64::from(totals.messages);
-            totals.tokens + overhead + u64::from(it.heading.1)
+            let project = it.project.as_ref().map_or(0, ProjectCover::tokens);
+            totals.tokens + project + overhead + u64::from(it.heading.1)
         };
         let whole = self.sessions.iter().map(cost).sum();
         let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);

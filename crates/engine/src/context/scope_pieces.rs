@@ -1,6 +1,8 @@
 //! The pieces of several conversations as packing requests them: those of each conversation, at
 //! their positions in one history.
 
+use std::sync::Arc;
+
 use treering_core::packing::{
     BlockStyle, BudgetSplit, ContextPlan, Costs, DetailLevel, HeaderStyle, Information, Omission,
     PackReason, PackedItem, Piece, PieceKey, PieceSource, Profile, RecallCandidate, SkipReason,
@@ -8,7 +10,8 @@ use treering_core::packing::{
 };
 use treering_core::ports::StoreResult;
 use treering_core::{
-    Conversation, Level, MessageIdx, Reader, ReceiptItem, ReceiptSession, StoreError, TextPosition,
+    Conversation, Level, MessageIdx, Node, Reader, ReceiptItem, ReceiptSession, StoreError,
+    TextPosition, Timestamp,
 };
 
 use super::format::{Context, ItemSource};
@@ -23,6 +26,8 @@ use crate::search::Hit;
 /// gap between two, so that nothing is adjacent across conversations.
 pub(super) struct ScopePieces<'a> {
     pub(super) sessions: Vec<SessionPieces<'a>>,
+    /// Maximum tokens of the coarsest cover of a project.
+    required: u32,
 }
 
 /// The pieces of one of them.
@@ -56,20 +61,65 @@ impl<'a> ScopePieces<'a> {
                 conversation.last_activity,
             );
             pieces.slug = Some(&conversation.slug);
+            if let Some(project) = &session.project {
+                pieces.keep(&project.nodes);
+            }
             pieces.question_hits = hits.map(|asked| QuestionHits {
                 question: asked.question.clone(),
                 hits: asked.hits.iter().filter(|hit| is_in(hit, conversation)).cloned().collect(),
                 words_only: None,
             });
             sessions.push(SessionPieces { first, session, is_shown: false, pieces });
-            first += conversation.totals.messages + 1;
+            first += match session.project {
+                Some(_) => minutes(conversation, conversation.last_activity) + 2,
+                None => conversation.totals.messages + 1,
+            };
         }
+        // Projects stand for more than any session.
         let mut left = allotment.target / HEADINGS;
-        for session in sessions.iter_mut().rev().filter(|it| it.session.is_listed) {
-            let Some(less) = left.checked_sub(session.session.heading.1) else { break };
-            (left, session.is_shown) = (less, true);
+        for is_of_project in [true, false] {
+            let is_next = |it: &&mut SessionPieces<'_>| {
+                it.session.is_listed && it.session.project.is_some() == is_of_project
+            };
+            for session in sessions.iter_mut().rev().filter(is_next) {
+                let Some(less) = left.checked_sub(session.session.heading.1) else { break };
+                (left, session.is_shown) = (less, true);
+            }
         }
-        Self { sessions }
+        Self { sessions, required: allotment.target / HEADINGS }
+    }
+
+    /// Whether every session has its heading, and every period of a project an item.
+    pub(super) fn has_all(&self, plan: &ContextPlan) -> bool {
+        let is_whole = |(index, it): (usize, &SessionPieces<'_>)| match &it.session.project {
+            Some(project) => project.omitted(&self.ends(index, plan)) == 0,
+            None => it.is_shown || !it.session.is_listed,
+        };
+        self.sessions.iter().enumerate().all(is_whole)
+    }
+
+    /// The ends of the periods that the items of a project cover.
+    fn ends(&self, index: usize, plan: &ContextPlan) -> Vec<Timestamp> {
+        let own = plan.items().filter(|item| self.index_at(item.from.idx) == index);
+        own.filter_map(|item| self.sessions[index].end_of(item.key)).collect()
+    }
+
+    /// The pieces of a project. The largest ones are required, as far as there is room.
+    fn project_roots(&self, index: usize) -> Vec<Piece> {
+        let session = &self.sessions[index];
+        let Some(project) = &session.session.project else { return Vec::new() };
+        let mut roots = session.place_all(session.pieces.node_pieces(&project.roots));
+        let mut by_size: Vec<usize> = (0..roots.len()).collect();
+        let messages =
+            |piece: &Piece| session.node_of(piece.key).map_or(0, |it| it.source.messages);
+        by_size.sort_by_key(|index| std::cmp::Reverse(messages(&roots[*index])));
+        let mut left = self.required;
+        for index in by_size {
+            let cost = roots[index].costs.first().map_or(0, |(_, cost)| *cost);
+            let Some(less) = left.checked_sub(cost) else { break };
+            (left, roots[index].is_required) = (less, true);
+        }
+        roots
     }
 
     fn index_at(&self, idx: MessageIdx) -> usize {
@@ -109,14 +159,16 @@ impl<'a> ScopePieces<'a> {
             };
             plan.left_out.iter().filter(is_own).map(|it| it.until - it.from).sum()
         };
-        let session = |(index, it): (usize, &SessionPieces<'_>)| ReceiptSession {
-            conversation: it.session.conversation.id.to_string(),
-            slug: it.session.conversation.slug.clone(),
-            messages: it.session.conversation.totals.messages,
-            omitted: match it.is_shown {
-                true => omitted(index),
-                false => it.session.conversation.totals.messages,
-            },
+        let session = |(index, it): (usize, &SessionPieces<'_>)| {
+            let all = it.session.conversation.totals.messages;
+            let (messages, omitted) = match &it.session.project {
+                Some(project) => (project.messages(), project.omitted(&self.ends(index, plan))),
+                None if it.is_shown => (all, omitted(index)),
+                None => (all, all),
+            };
+            let conversation = it.session.conversation.id.to_string();
+            let slug = it.session.conversation.slug.clone();
+            ReceiptSession { conversation, slug, messages, omitted }
         };
         self.sessions.iter().enumerate().map(session).collect()
     }
@@ -126,8 +178,10 @@ impl<'a> ScopePieces<'a> {
         for (item, packed) in items.iter_mut().zip(plan.items()) {
             let session = &self.sessions[self.index_at(packed.from.idx)];
             item.conversation = Some(session.session.conversation.slug.clone());
-            item.from -= session.first;
-            item.until -= session.first;
+            (item.from, item.until) = match session.session.project {
+                Some(_) => (0, 0),
+                None => (item.from - session.first, item.until - session.first),
+            };
         }
         items
     }
@@ -138,8 +192,26 @@ fn is_in(hit: &Hit, conversation: &Conversation) -> bool {
 }
 
 impl SessionPieces<'_> {
-    /// A piece of the conversation at its position in the history of the scope.
+    /// The node of a piece.
+    fn node_of(&self, key: PieceKey) -> Option<&Arc<Node>> {
+        let PieceKey::Node(level, ordinal) = key else { return None };
+        self.pieces.nodes.get(&(level, ordinal))
+    }
+
+    /// The end of the period that a node covers.
+    fn end_of(&self, key: PieceKey) -> Option<Timestamp> {
+        self.node_of(key).map(|node| node.range_end)
+    }
+
+    /// A piece of the conversation at its position in the history of the scope. A node of a project
+    /// tree has a position in time, and counts like one session.
     fn placed(&self, piece: Piece) -> Piece {
+        if let Some(project) = &self.session.project {
+            let end = self.end_of(piece.key).unwrap_or(self.session.conversation.started_at);
+            let idx = MessageIdx(self.first + 1 + minutes(&self.session.conversation, end));
+            let place = TextPosition { idx, offset: 0 };
+            return Piece { from: place, until: place, weight: project.session_tokens, ..piece };
+        }
         let Piece { from, until, .. } = piece;
         Piece { from: moved(from, self.first), until: moved(until, self.first), ..piece }
     }
@@ -166,8 +238,15 @@ impl SessionPieces<'_> {
             costs,
             information: Information::default(),
             min_expanded_cost: None,
+            is_required: false,
         }
     }
+}
+
+/// The minutes from the beginning of a project to a time.
+fn minutes(project: &Conversation, at: Timestamp) -> u32 {
+    let micros = at.as_micros().saturating_sub(project.started_at.as_micros());
+    u32::try_from(micros.max(0) / 60_000_000).unwrap_or(u32::MAX / 4)
 }
 
 fn moved(position: TextPosition, by: u32) -> TextPosition {
@@ -195,8 +274,16 @@ impl PieceSource for ScopePieces<'_> {
 
     fn roots(&mut self) -> StoreResult<Vec<Piece>> {
         let mut roots = Vec::new();
-        for session in self.sessions.iter_mut().filter(|session| session.is_shown) {
+        for index in 0..self.sessions.len() {
+            let session = &mut self.sessions[index];
+            if !session.is_shown {
+                continue;
+            }
             roots.push(session.heading());
+            if session.session.project.is_some() {
+                roots.extend(self.project_roots(index));
+                continue;
+            }
             let own = session.pieces.roots()?;
             roots.extend(session.place_all(own));
         }
@@ -232,6 +319,9 @@ impl PieceSource for ScopePieces<'_> {
             return Ok(Vec::new());
         }
         let session = self.at(from.idx);
+        if session.session.project.is_some() {
+            return Ok(Vec::new());
+        }
         let range = (session.local(from), session.local(until));
         let mut strands = session.pieces.strands(key, range)?;
         for strand in &mut strands {

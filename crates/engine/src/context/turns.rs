@@ -115,6 +115,7 @@ impl ConversationPieces<'_> {
             costs: increasing_costs(costs.into_iter()),
             information: Information::default(),
             min_expanded_cost: None,
+            is_required: false,
         })
     }
 

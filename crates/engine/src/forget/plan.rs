@@ -1,13 +1,13 @@
 //! Plans the commit that forgets: the rows to erase, the summaries to write again, the tombstones
 //! and the audit record. Runs inside the plan of a commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use treering_core::ports::{
     ConversationFilter, ConversationQuery, JobEventFilter, JobFilter, NodeFilter, Span, StoreResult,
 };
 use treering_core::{
-    AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ErasedCounts,
+    AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ConversationKind, ErasedCounts,
     ExternalId, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx, MessageVersion, Node,
     Reader, RetentionRule, Role, Timestamp, TitleSource, Tombstone, ToolCall, TurnNo, Write,
     nodes_to_rewrite, redact, slug_of, title_of,
@@ -16,6 +16,7 @@ use treering_core::{
 use crate::embed;
 use crate::engine::Engine;
 use crate::free_slug::free_slug;
+use crate::project::{self, RemovedNodes};
 use crate::rewrite::rewrite_nodes;
 
 /// Messages per page.
@@ -39,6 +40,19 @@ struct Plan {
     conversations: Vec<AuditedConversation>,
     /// The slugs that earlier conversations of the plan get.
     slugs: BTreeSet<String>,
+    /// The sessions that lose something, by the folder of their project.
+    projects: BTreeMap<String, BTreeSet<ConversationId>>,
+}
+
+impl Plan {
+    /// Notes that the nodes over a session in the tree of its project must be written again.
+    fn note_project(&mut self, conversation: &Conversation) {
+        if conversation.kind() == ConversationKind::Session
+            && let Some(folder) = conversation.folder()
+        {
+            self.projects.entry(folder.to_owned()).or_default().insert(conversation.id);
+        }
+    }
 }
 
 /// The items of a conversation to forget.
@@ -85,6 +99,7 @@ impl ForgetPlanner {
             let reason = "there is nothing to forget; it does not exist or was forgotten before";
             return Err(Invalid::new(target, reason).into());
         }
+        self.rewrite_projects(reader, &mut plan)?;
         if !self.leaves_tombstones {
             plan.tombstones.clear();
         }
@@ -101,6 +116,27 @@ impl ForgetPlanner {
         Ok((writes, record))
     }
 
+    /// Removes the nodes over the sessions in the trees of their projects, to be written again.
+    fn rewrite_projects(&self, reader: &dyn Reader, plan: &mut Plan) -> StoreResult<()> {
+        for (folder, sessions) in std::mem::take(&mut plan.projects) {
+            let over = RemovedNodes::over(&self.engine, reader, &folder, &sessions, self.now)?;
+            let id = over.id.to_string();
+            if over.nodes.is_empty() || plan.conversations.iter().any(|it| it.id == id) {
+                continue;
+            }
+            let nodes = count(over.nodes.len());
+            plan.conversations.push(AuditedConversation {
+                id,
+                removed: false,
+                messages: Vec::new(),
+                erased: ErasedCounts { nodes, ..ErasedCounts::default() },
+                rewritten: over.nodes.iter().map(audited).collect(),
+            });
+            plan.writes.extend(over.writes);
+        }
+        Ok(())
+    }
+
     /// Removes a whole conversation.
     fn remove(
         &self,
@@ -109,6 +145,7 @@ impl ForgetPlanner {
         plan: &mut Plan,
     ) -> StoreResult<()> {
         let id = conversation.id;
+        plan.note_project(conversation);
         let items = SelectedItems {
             messages: select_messages(reader, id, |_| true)?,
             calls: reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?,
@@ -199,11 +236,14 @@ impl ForgetPlanner {
             },
             rewritten: rewritten.iter().map(|node| audited(node)).collect(),
         });
+        plan.note_project(&conversation);
+        let of_project = project::job_of(reader, &conversation, self.now)?;
         plan.writes.push(Write::PutConversation(conversation));
         plan.writes.extend(erasing);
         plan.writes.push(Write::ForgetErrors(id));
         plan.writes.extend(tree_writes);
         plan.writes.extend(embeddings);
+        plan.writes.extend(of_project);
         Ok(())
     }
 
@@ -326,13 +366,14 @@ fn existing(reader: &dyn Reader, id: ConversationId) -> StoreResult<Conversation
     Ok(reader.conversation(id)?.ok_or_else(missing)?)
 }
 
-/// The conversations that one of these rules says are too old to keep.
+/// The sessions that one of these rules says are too old to keep. Notes are kept until someone
+/// withdraws or forgets them.
 pub(super) fn expired(
     reader: &dyn Reader,
     rules: &[RetentionRule],
     now: Timestamp,
 ) -> StoreResult<Vec<Conversation>> {
-    let mut all = listed(reader, &ConversationFilter::all(usize::MAX))?;
+    let mut all = listed(reader, &ConversationFilter::sessions(usize::MAX))?;
     all.retain(|conversation| rules.iter().any(|rule| rule.expires(conversation, now)));
     Ok(all)
 }

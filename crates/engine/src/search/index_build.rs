@@ -93,6 +93,7 @@ impl ItemIndex {
         let main = self.thread(&ThreadName::main());
         let mut threads = match &node.spec.covers {
             Coverage::Messages(window) => vec![self.thread(&window.thread)],
+            Coverage::Sessions(_) => vec![main],
             Coverage::Nodes(children) | Coverage::Whole(children) => {
                 let of_child = |id| self.side_threads.get(id).cloned().unwrap_or(vec![main]);
                 children.iter().flat_map(of_child).collect()
@@ -105,7 +106,7 @@ impl ItemIndex {
                 let positions = window.from.idx.0..window.end().0;
                 Some((self.thread(&window.thread), positions))
             }
-            Coverage::Nodes(_) | Coverage::Whole(_) => None,
+            Coverage::Nodes(_) | Coverage::Whole(_) | Coverage::Sessions(_) => None,
         };
         let id = (threads != [main]).then(|| node.id.clone());
         NodeExtent { start: node.range_start, threads, window, id }

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, ConversationState, Coverage, Job, JobKind, Level, MessageIdx,
-    Node, NodeId, NodeSpec, Reader, TextPosition, ThreadName, TreeState, Window,
+    Conversation, ConversationKey, ConversationKind, ConversationState, Coverage, Job, JobKind,
+    Level, MessageIdx, Node, NodeId, NodeSpec, Reader, TextPosition, ThreadName, TreeState, Window,
 };
+
+use crate::project;
 
 /// The result of checking a tree.
 pub(crate) struct TreeFindings {
@@ -64,10 +66,12 @@ fn split_jobs(
         JobKind::EmbedTurn(turn) => turn.0 < conversation.totals.turns,
         // A rewritten node may get another id; its old job then does nothing.
         JobKind::EmbedNode(level, ordinal, _) => written.contains(&(*level, *ordinal)),
+        JobKind::PlanProject => true,
+        JobKind::Summarize(_) if conversation.kind() == ConversationKind::Project => true,
         JobKind::Summarize(task) => {
             let is_complete = match &task.covers {
                 Coverage::Messages(window) => window.end().0 <= conversation.totals.messages,
-                Coverage::Nodes(_) => true,
+                Coverage::Nodes(_) | Coverage::Sessions(_) => true,
                 Coverage::Whole(_) => return conversation.tree_state.top == Some(task.level),
             };
             is_complete && task.ordinal < sealed(task.level)
@@ -127,6 +131,11 @@ fn tree_problems(
     }
     // A conversation from before trees existed has none until its next message or update.
     if conversation.tree_state == TreeState::default() && tree.nodes.is_empty() {
+        return Ok((tree.problems, Vec::new()));
+    }
+    if conversation.kind() == ConversationKind::Project {
+        tree.check_groups();
+        tree.problems.extend(project::problems(reader, nodes)?);
         return Ok((tree.problems, Vec::new()));
     }
     tree.find_stale(reader, key)?;

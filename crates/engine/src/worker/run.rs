@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use treering_core::ports::StoreResult;
 use treering_core::{
-    Conversation, Job, JobEvent, JobEventKind, JobKind, JobState, Node, NodeSpec, Provenance,
-    ProviderError, RetryAdvice, Timestamp, Write,
+    Conversation, ConversationKind, ConversationState, Job, JobEvent, JobEventKind, JobKind,
+    JobState, Node, NodeSpec, Provenance, ProviderError, RetryAdvice, Timestamp, Write,
 };
 
 use super::{JobOutcome, Worker};
@@ -14,6 +14,7 @@ use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::kill_points::{self, KillPoint};
+use crate::project;
 use crate::summarize::{WrittenSummary, summarize};
 use crate::summary_input::SummaryInput;
 use crate::tree_planner::{TreePlanner, policy_of};
@@ -33,8 +34,11 @@ struct WrittenNode {
 }
 
 impl Worker {
-    /// Runs one job that writes a node, or several that embed.
+    /// Runs one job that writes a node or plans a project, or several that embed.
     pub(super) fn run_jobs(&self, engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
+        if let [job @ Job { kind: JobKind::PlanProject, .. }] = jobs {
+            return Ok(vec![project::run(engine, job)?]);
+        }
         let revision = engine.reader()?.audit().revision()?;
         if let [Job { kind: JobKind::Summarize(task), .. }] = jobs {
             let job = &jobs[0];
@@ -184,7 +188,12 @@ pub(crate) fn store_node(
     writes: &mut Vec<Write>,
 ) -> StoreResult<()> {
     let (id, now) = (conversation.id, planner.now);
-    let follows = planner.plan_parent(conversation, &mut node)?;
+    let is_of_project = conversation.kind() == ConversationKind::Project;
+    let follows = match is_of_project {
+        true => Vec::new(),
+        false => planner.plan_parent(conversation, &mut node)?,
+    };
+    let is_rewrite = !is_of_project && planner.node(node.level(), node.ordinal())?.is_some();
     let mut line = released(job, &node, now);
     line.text.push_str(note);
     let embedded = embed::plan_node_job(engine, planner.reader, id, &node, now)?;
@@ -192,7 +201,14 @@ pub(crate) fn store_node(
     writes.push(Write::AddJobEvent(line));
     writes.extend(embedded);
     writes.extend(follows);
-    planner.plan_top_after(conversation, job, Some(&node), writes)
+    if !is_of_project {
+        planner.plan_top_after(conversation, job, Some(&node), writes)?;
+    }
+    // An open session changes its project's tree only when something of it is written again.
+    if is_of_project || is_rewrite || conversation.state != ConversationState::Open {
+        writes.extend(project::job_of(planner.reader, conversation, now)?);
+    }
+    Ok(())
 }
 
 /// Removes a job whose input no longer exists.
@@ -205,7 +221,12 @@ fn discard_stale_job(engine: &Engine, job: &Job) -> Result<JobOutcome> {
             let (policy, before) =
                 (policy_of(&general, &conversation)?, conversation.tree_state.clone());
             let planner = TreePlanner { reader, key: &key, policy: &policy, overrides: &[], now };
-            planner.plan_top_after(&mut conversation, &job, None, &mut writes)?;
+            match conversation.kind() {
+                ConversationKind::Project => {
+                    writes.extend(project::job_of(reader, &conversation, now)?);
+                }
+                _ => planner.plan_top_after(&mut conversation, &job, None, &mut writes)?,
+            }
             if conversation.tree_state != before {
                 writes.push(Write::PutConversation(conversation));
             }

@@ -8,6 +8,7 @@ mod client_io;
 mod events;
 mod forget;
 mod metrics;
+mod notes;
 mod places;
 mod problem;
 mod request_log;
@@ -245,6 +246,8 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(summaries::summarize_level))
         .routes(routes!(summaries::threads, summaries::fork))
         .routes(routes!(summaries::policy, summaries::set_policy))
+        .routes(routes!(notes::add, notes::list))
+        .routes(routes!(notes::change))
         .routes(routes!(amend::amend))
         .routes(routes!(amend::history))
         .routes(routes!(forget::forget))

@@ -12,6 +12,7 @@ use crate::local_time::{local, local_of};
 use crate::service::{ContextSubject, ConversationList, ExpandedItem, Expansion, SearchAnswer};
 use crate::views::{
     AmendView, ConversationView, ExpandView, ForgetView, FoundView, HitView, LineView, NodeView,
+    NoteList, NoteView,
 };
 
 /// Maximum characters of a listing line; `expand` reads the rest.
@@ -265,6 +266,33 @@ pub(super) fn sessions(list: &ConversationList, engine: &Engine, max_tokens: u32
         text.push_str("\n\nThere are more; raise limit and max_tokens, or filter.");
     }
     text
+}
+
+/// Notes as a list.
+pub(super) fn notes(list: &NoteList, engine: &Engine, max_tokens: u32) -> String {
+    let lines = list.notes.iter().map(note);
+    let (lines, left) = TokenBudget::new(engine, max_tokens).fill(lines);
+    let mut text = match lines.is_empty() && left == 0 {
+        true => "No notes.".to_owned(),
+        false => lines.join("\n"),
+    };
+    if left > 0 {
+        let _ = write!(text, "\n\n{left} more did not fit; raise max_tokens to see them.");
+    }
+    text
+}
+
+fn note(it: &NoteView) -> String {
+    let facts = [
+        Some(local_of(&it.at)),
+        it.author.as_deref().map(fence::name),
+        it.pinned.then(|| "pinned".to_owned()),
+        it.withdrawn.then(|| "withdrawn".to_owned()),
+        it.project_path.as_deref().map(fence::value),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let text = fence::quoted(&it.text).replace('\n', "\n  ");
+    format!("- `{}` {}\n  {text}", it.note, facts.join(" · "))
 }
 
 fn session(it: &ConversationView) -> String {

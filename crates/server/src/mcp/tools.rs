@@ -10,16 +10,18 @@ use super::progress::Progress;
 use super::schema::arguments;
 use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert, render};
 use crate::service::requests::{
-    ContextParams, ExpandRequest, ForgetRequest, NamedAmendRequest, RequestLimits, SearchRequest,
-    SessionsRequest, StatusRequest, ThreadsRequest, TurnRequest, UpdateRequest,
+    ContextParams, ExpandRequest, ForgetRequest, NamedAmendRequest, NotesRequest, NotesToolRequest,
+    RequestLimits, SearchRequest, SessionsRequest, StatusRequest, ThreadsRequest, TurnRequest,
+    UpdateRequest,
 };
-use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
-use crate::views::AppendedView;
+use crate::service::{Grant, Remembered, ServiceError, TaskKind, TokenScope};
+use crate::views::{AppendedView, NoteList};
 
 /// Default token budgets of results.
 const SEARCH_TOKENS: u32 = 2000;
 const EXPAND_TOKENS: u32 = 4000;
 const SESSIONS_TOKENS: u32 = 2000;
+const NOTES_TOKENS: u32 = 2000;
 const STATUS_TOKENS: u32 = 2000;
 /// How long `summaries_update` waits. Shorter than the timeout of a call.
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(540);
@@ -31,6 +33,7 @@ const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "gate_timeout_ms", "format"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryTool {
     Remember,
+    Notes,
     Search,
     Context,
     Expand,
@@ -45,6 +48,7 @@ pub(super) enum MemoryTool {
 impl MemoryTool {
     pub(super) const ALL: [Self; 10] = [
         Self::Remember,
+        Self::Notes,
         Self::Search,
         Self::Context,
         Self::Expand,
@@ -64,6 +68,7 @@ impl MemoryTool {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Remember => "remember",
+            Self::Notes => "notes",
             Self::Search => "search",
             Self::Context => "context",
             Self::Expand => "expand",
@@ -87,9 +92,11 @@ impl MemoryTool {
     const fn description(self) -> &'static str {
         match self {
             Self::Remember => {
-                "Store a turn for good: what the user asks you to keep and hooks do not capture. \
-                 Also takes title, cwd, project_path, thread, fork_at, author, external_id, at."
+                "Keep what the user asks you to keep and hooks do not capture: a note of the \
+                 project or, with conversation or key, a turn. Also takes title, cwd, thread, \
+                 fork_at, author, external_id, at."
             }
+            Self::Notes => "List notes, or change one. Also takes all (withdrawn ones too).",
             Self::Search => {
                 "Search all conversations by words and meaning. Call it whenever the user refers \
                  to something outside your context, before you say that you do not know. Also \
@@ -139,11 +146,21 @@ impl MemoryTool {
         match self {
             Self::Remember => &[
                 ("user", "The user's message"),
-                ("assistant", "Your answer, or a fact"),
+                ("assistant", "Your answer, or the note"),
+                ("project_path", "Folder of the note's project; without it, every project"),
+                ("pinned", "Put the note first in every context"),
                 ("key", "Your own id of the conversation; created if missing"),
                 ("conversation", "Slug or id of an existing conversation"),
                 ("labels", "Such as {\"user\": \"42\"}"),
                 ("tool_calls", "name, args, result, success of each"),
+            ],
+            Self::Notes => &[
+                ("project_path", "Only of this folder and below"),
+                ("note", "Change this one, notes-shop#3"),
+                ("text", "Correct it"),
+                ("pinned", "Pin or unpin it"),
+                ("withdrawn", "Take it back"),
+                ("max_tokens", "Default 2000"),
             ],
             Self::Search => &[
                 ("query", "A question or keywords"),
@@ -213,6 +230,7 @@ impl MemoryTool {
         let fields = self.fields();
         match self {
             Self::Remember => arguments::<TurnRequest>(fields),
+            Self::Notes => arguments::<NotesToolRequest>(fields),
             Self::Search => arguments::<SearchRequest>(fields),
             Self::Context => arguments::<ContextParams>(fields),
             Self::Expand => arguments::<ExpandRequest>(fields),
@@ -228,7 +246,9 @@ impl MemoryTool {
     fn annotations(self) -> ToolAnnotations {
         let local = ToolAnnotations::new().open_world(false);
         match self {
-            Self::Remember | Self::Threads => local.read_only(false).destructive(false),
+            Self::Remember | Self::Notes | Self::Threads => {
+                local.read_only(false).destructive(false)
+            }
             Self::Update => local.read_only(false).destructive(true).idempotent(true),
             Self::Amend | Self::Forget => local.read_only(false).destructive(true),
             _ => local.read_only(true),
@@ -250,6 +270,7 @@ impl MemoryTool {
     ) -> Result<CallToolResult, ServiceError> {
         match self {
             Self::Remember => remember(arguments, grant).await,
+            Self::Notes => notes(arguments, grant).await,
             Self::Search => search(arguments, grant).await,
             Self::Context => context(arguments, grant, progress).await,
             Self::Expand => expand(arguments, grant).await,
@@ -288,11 +309,40 @@ fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, Serv
 async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let request: TurnRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Write)?;
-    let stored = service.run(TaskKind::Write, move |service| service.append_turn(request)).await?;
-    let view = AppendedView::of(&stored);
-    let stored = render::count(view.messages.len() as u32, "message");
-    let text = format!("Stored {stored} in `{}`.", view.slug);
-    Ok(convert::data(&view, text))
+    let stored = service.run(TaskKind::Write, move |service| service.remember(request)).await?;
+    match stored {
+        Remembered::Turn(stored) => {
+            let view = AppendedView::of(&stored);
+            let stored = render::count(view.messages.len() as u32, "message");
+            let text = format!("Stored {stored} in `{}`.", view.slug);
+            Ok(convert::data(&view, text))
+        }
+        Remembered::Note(view) => {
+            let text = format!("Stored the note `{}`.", view.note);
+            Ok(convert::data(&view, text))
+        }
+    }
+}
+
+async fn notes(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
+    let max_tokens = take_max_tokens(&mut arguments, NOTES_TOKENS)?;
+    let request: NotesToolRequest = parse(arguments)?;
+    let change = request.change()?;
+    let (scope, kind) = match change {
+        Some(_) => (TokenScope::Write, TaskKind::Write),
+        None => (TokenScope::Read, TaskKind::Read),
+    };
+    let result = grant.require(scope)?.run(kind, move |service| {
+        let list = match change {
+            Some((note, change)) => NoteList { notes: vec![service.change_note(&note, change)?] },
+            None => {
+                let (project_path, all) = (request.project_path, request.all);
+                service.notes(&NotesRequest { project_path, all })?
+            }
+        };
+        Ok(render::notes(&list, service.engine(), max_tokens))
+    });
+    Ok(convert::text(result.await?))
 }
 
 async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -462,6 +512,7 @@ mod tests {
             }
         }
         check::<TurnRequest>(MemoryTool::Remember, &[]);
+        check::<NotesToolRequest>(MemoryTool::Notes, &[]);
         check::<SearchRequest>(MemoryTool::Search, &[]);
         check::<ContextParams>(MemoryTool::Context, &CONTEXT_FIELDS_OFF);
         check::<ExpandRequest>(MemoryTool::Expand, &[]);

@@ -231,8 +231,7 @@ impl Service {
             project,
             labels: request.labels.to_vec(),
             states,
-            after: None,
-            limit: limit.saturating_add(1),
+            ..ConversationFilter::sessions(limit.saturating_add(1))
         };
         let mut sessions = self.engine().listed_conversations(&filter)?;
         let more = sessions.len() > limit;

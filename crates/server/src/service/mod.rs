@@ -8,6 +8,7 @@ mod context;
 mod error;
 mod forget;
 mod handlers;
+mod notes;
 mod recall;
 pub mod requests;
 mod retention;
@@ -26,6 +27,7 @@ pub use error::ServiceError;
 pub use handlers::{
     ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList, SearchAnswer,
 };
+pub use notes::Remembered;
 pub use retention::{RetentionTask, RetentionTenants};
 use treering::config::{EffectiveSetting, Settings};
 

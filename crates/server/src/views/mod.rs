@@ -6,6 +6,7 @@ mod append;
 mod conversation;
 mod event;
 mod forget;
+mod note;
 mod search;
 mod spend;
 mod stats;
@@ -21,6 +22,7 @@ pub use event::{conversation_of, kind_of};
 pub use forget::{
     AuditList, AuditRecordView, ErasedView, ForgetEffectView, ForgetView, RewrittenNodeView,
 };
+pub use note::{NoteList, NoteView};
 pub use search::{FoundView, HitView, SameTurnView, SignalView};
 pub use spend::{ModelView, SpendView, SpentView};
 pub use stats::{

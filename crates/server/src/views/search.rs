@@ -257,6 +257,9 @@ fn path(hit: &Hit, engine: &Engine) -> Result<(Vec<String>, Vec<String>)> {
             Coverage::Nodes(children) | Coverage::Whole(children) => {
                 children.iter().map(ToString::to_string).collect()
             }
+            Coverage::Sessions(sessions) => {
+                sessions.iter().map(|it| it.conversation.to_string()).collect()
+            }
             Coverage::Messages(_) => {
                 (node.source.from..node.source.until).map(|idx| idx.to_string()).collect()
             }

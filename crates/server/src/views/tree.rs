@@ -68,6 +68,9 @@ impl ExpandView {
             Coverage::Nodes(_) | Coverage::Whole(_) => {
                 engine.children(conversation.id, node)?.iter().map(LineView::of).collect()
             }
+            Coverage::Sessions(_) => {
+                engine.session_summaries(node)?.iter().map(LineView::of).collect()
+            }
             Coverage::Messages(_) => engine
                 .messages_of(conversation.id, node)?
                 .iter()
@@ -208,6 +211,8 @@ pub enum CoversView {
     Nodes(Vec<String>),
     /// A whole closed conversation: the topmost nodes of its tree.
     Whole(Vec<String>),
+    /// Sessions of a project.
+    Sessions(Vec<String>),
 }
 
 /// Messages of a thread.
@@ -241,6 +246,9 @@ impl NodeView {
             }),
             Coverage::Nodes(_) => CoversView::Nodes(ids()),
             Coverage::Whole(_) => CoversView::Whole(ids()),
+            Coverage::Sessions(sessions) => CoversView::Sessions(
+                sessions.iter().map(|it| it.conversation.to_string()).collect(),
+            ),
         };
         Self {
             id: node.id.to_string(),

@@ -45,6 +45,7 @@ pub(super) const fn job_kind_code(kind: &JobKind) -> i64 {
         JobKind::EmbedTurn(_) => 0,
         JobKind::Summarize(_) => 1,
         JobKind::EmbedNode(..) => 2,
+        JobKind::PlanProject => 3,
     }
 }
 

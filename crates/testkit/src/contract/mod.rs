@@ -40,6 +40,7 @@ macro_rules! store_contract {
             listing_follows_activity,
             listing_finds_what_lies_below_a_folder,
             conversations_are_found_by_their_labels,
+            conversations_are_found_by_their_kind,
             ids_are_found_by_their_first_digits,
             external_ids_are_known,
             a_tool_call_gets_its_result_once,

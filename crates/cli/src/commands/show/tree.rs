@@ -110,6 +110,7 @@ pub(crate) fn node(reference: &str, service: &Service, output: &Output) -> Resul
             Coverage::Whole(children) => {
                 format!("the whole conversation, {}", count(children.len() as u64, "node"))
             }
+            Coverage::Sessions(sessions) => count(sessions.len() as u64, "session"),
         };
         writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, &conversation.slug))?;
         let facts = [

@@ -165,8 +165,8 @@ impl RequestLimits for CreateRequest {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TurnRequest {
-    /// The conversation to append to: slug, id or id prefix. Without `conversation` and `key`, a
-    /// new one is created and its name returned.
+    /// The conversation to append to: slug, id or id prefix. Without `conversation` and `key`,
+    /// `remember` stores a note, and `append` creates a conversation.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
     /// Your own key for the conversation, such as a session id. The conversation is created if
@@ -211,6 +211,9 @@ pub struct TurnRequest {
     /// Time of the turn, such as 2026-03-02T08:41:00Z; default: now.
     #[schema(max_length = 40)]
     pub at: Option<String>,
+    /// Whether a note comes first in every context of its project.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 /// A tool call of a turn.
@@ -253,6 +256,11 @@ impl TurnRequest {
 
     /// The entries of the turn. Without a time of its own, the turn takes `now`.
     pub fn entries(self, now: Timestamp) -> Result<Vec<Entry>, ServiceError> {
+        if self.pinned {
+            return Err(ServiceError::InvalidRequest(
+                "only notes can be pinned; leave out the conversation to store a note".into(),
+            ));
+        }
         let thread = self.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
         let at = self.at.as_deref().map(str::parse).transpose()?.unwrap_or(now);
         let calls = self.tool_calls.into_iter().map(|call| call.call(at));

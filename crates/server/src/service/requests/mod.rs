@@ -5,6 +5,7 @@ mod amend;
 mod append;
 mod entry;
 mod forget;
+mod note;
 mod read;
 mod summary;
 mod update;
@@ -19,6 +20,7 @@ pub use amend::{AmendRequest, NamedAmendRequest, message_reference};
 pub(super) use append::check_entry;
 pub use append::{AppendRequest, CreateRequest, ToolCallRequest, TurnRequest, fork_entry};
 pub use forget::{AuditRequest, ForgetRequest};
+pub use note::{ChangeNoteRequest, NoteRequest, NotesRequest, NotesToolRequest};
 pub(super) use read::asking;
 pub use read::{
     ContextFormat, ContextParams, ExpandRequest, NodesRequest, PageRequest, SearchRequest,

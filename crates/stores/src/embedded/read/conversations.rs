@@ -5,7 +5,9 @@ use std::ops::Deref;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 use treering_core::ports::{ConversationFilter, ConversationQuery, StoreResult};
-use treering_core::{Conversation, ConversationId, ConversationTotals, paths_below};
+use treering_core::{
+    Conversation, ConversationId, ConversationKind, ConversationTotals, paths_below,
+};
 
 use super::{TenantView, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
 use crate::embedded::codes;
@@ -84,10 +86,13 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     }
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
-        let sql = "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
+        let sql = format!(
+            "SELECT count(*) FILTER (WHERE {}), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
                 ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
-            FROM conversations WHERE tenant = ?1";
-        let sums = self.query_one(sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
+            FROM conversations WHERE tenant = ?1",
+            of_kind(ConversationKind::Session)
+        );
+        let sums = self.query_one(&sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
         Ok(sums.unwrap_or_default())
     }
 }
@@ -102,6 +107,7 @@ fn bind(values: &mut Vec<Value>, value: Value) -> String {
 /// literals, so that the index of archived conversations applies.
 fn conditions(filter: &ConversationFilter, bind: &mut impl FnMut(Value) -> String) -> Vec<String> {
     let mut conditions = vec!["tenant = ?1".to_owned()];
+    conditions.extend(filter.kind.map(of_kind));
     if !filter.states.is_empty() {
         let states = filter.states.iter().map(|it| format!("state = {}", codes::state_code(*it)));
         conditions.push(format!("({})", states.collect::<Vec<_>>().join(" OR ")));
@@ -120,6 +126,24 @@ fn conditions(filter: &ConversationFilter, bind: &mut impl FnMut(Value) -> Strin
         ));
     }
     conditions
+}
+
+/// The condition that a conversation is of a kind. A key of a kind is its prefix, or continues it
+/// with a colon.
+fn of_kind(kind: ConversationKind) -> String {
+    match kind {
+        ConversationKind::Session => {
+            let prefix = ConversationKind::RESERVED_PREFIX;
+            format!(
+                "(external_id IS NULL OR substr(external_id, 1, {}) <> '{prefix}')",
+                prefix.len()
+            )
+        }
+        ConversationKind::Notes | ConversationKind::Project => {
+            let prefix = kind.key_prefix();
+            format!("external_id >= '{prefix}' AND external_id < '{prefix};'")
+        }
+    }
 }
 
 /// The condition that one of the columns is a folder or lies below it.

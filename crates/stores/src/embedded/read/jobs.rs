@@ -161,6 +161,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
             let level = Level::new(height).ok_or_else(|| unreadable(2, "no such level"))?;
             JobKind::EmbedNode(level, row.get(11)?, parsed(row, 9)?)
         }
+        3 => JobKind::PlanProject,
         _ => return Err(unreadable(1, "no such kind of job")),
     };
     let state = match row.get(3)? {

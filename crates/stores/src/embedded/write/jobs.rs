@@ -100,5 +100,6 @@ fn work_of(kind: &JobKind) -> Result<String> {
         JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),
         JobKind::EmbedNode(.., node) => json!(node.as_str()).to_string(),
         JobKind::Summarize(task) => json_text(task)?,
+        JobKind::PlanProject => json!(null).to_string(),
     })
 }

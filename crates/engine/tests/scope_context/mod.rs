@@ -1,7 +1,8 @@
 //! Contexts over several conversations: one history in time order, with a heading for each
 //! conversation, within the budget.
 
-#![allow(clippy::unwrap_used)]
+mod notes;
+mod projects;
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::ports::ConversationFilter;
 use treering_core::{
-    ConversationId, ConversationState, Entry, NewMessage, Policy, Role, ThreadName,
+    ConversationId, ConversationState, Entry, ExternalId, NewMessage, Policy, Role, ThreadName,
 };
 use treering_engine::{
     AppendTarget, Context, ContextScope, Engine, EntryBatch, NewConversation, ReplayDetection,
@@ -29,7 +30,32 @@ fn session(
     project: &str,
     turns: &[(String, String)],
 ) -> ConversationId {
-    let mut at = start().plus_micros(i64::from(number) * DAY_MICROS);
+    let target = AppendTarget::FindOrCreate(NewConversation {
+        external_id: Some(external_id(&format!("{project}-{number}"))),
+        cwd: Some(project.to_owned()),
+        slug: Some(format!("session-{number}")),
+        ..Default::default()
+    });
+    let id = append_to(engine, target, number, turns);
+    engine.set_state(id, ConversationState::Closed).unwrap();
+    run_due_jobs(engine, id);
+    id
+}
+
+/// Stores turns in the conversation with this key.
+fn append(engine: &Engine, key: ExternalId, day: u32, turns: &[(String, String)]) {
+    let external_id = Some(key);
+    let new = NewConversation { external_id, ..Default::default() };
+    append_to(engine, AppendTarget::FindOrCreate(new), day, turns);
+}
+
+fn append_to(
+    engine: &Engine,
+    target: AppendTarget,
+    day: u32,
+    turns: &[(String, String)],
+) -> ConversationId {
+    let mut at = start().plus_micros(i64::from(day) * DAY_MICROS);
     let mut entries = Vec::new();
     for (asked, answered) in turns {
         for (role, text) in [(Role::User, asked), (Role::Assistant, answered)] {
@@ -38,17 +64,8 @@ fn session(
         }
         entries.push(Entry::turn_end(ThreadName::main()));
     }
-    let target = AppendTarget::FindOrCreate(NewConversation {
-        external_id: Some(external_id(&format!("{project}-{number}"))),
-        cwd: Some(project.to_owned()),
-        slug: Some(format!("session-{number}")),
-        ..Default::default()
-    });
     let batch = EntryBatch { target, entries, replay_detection: ReplayDetection::None };
-    let id = engine.append(batch).unwrap().conversation.id;
-    engine.set_state(id, ConversationState::Closed).unwrap();
-    run_due_jobs(engine, id);
-    id
+    engine.append(batch).unwrap().conversation.id
 }
 
 fn turns(session: u32, number: u32) -> Vec<(String, String)> {
@@ -86,8 +103,12 @@ fn headings(context: &Context) -> Vec<String> {
 }
 
 fn engine(folder: &std::path::Path) -> Engine {
+    engine_with(folder, Policy::default())
+}
+
+fn engine_with(folder: &std::path::Path, policy: Policy) -> Engine {
     let clock = Arc::new(FakeClock::at(start().plus_micros(400 * DAY_MICROS)));
-    open(folder, Policy::default(), Arc::new(Extractive), clock)
+    open(folder, policy, Arc::new(Extractive), clock)
 }
 
 #[test]
