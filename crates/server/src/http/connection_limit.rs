@@ -1,199 +1,175 @@
-//! The places of open connections. A connection that keeps the server waiting gives its place to
-//! the next client, so that stalled connections lock nobody out.
+//! The limit on open connections. When it is reached, the next client takes over from the
+//! connection that has kept the server waiting for longest, so that stalled connections lock
+//! nobody out.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The places that only health checks get, when all others are busy.
-const RESERVE: usize = 16;
-/// The time after which a full server looks again for a connection that keeps it waiting.
-const RETRY: Duration = Duration::from_millis(50);
+/// The number of connections beyond the limit that answer health checks, while the server works on
+/// requests of all others.
+const HEALTH_CHECK_CONNECTIONS: usize = 16;
 
-/// The places of a server.
-pub(super) struct Places {
-    limit: usize,
-    limit_per_address: usize,
-    open: Mutex<OpenPlaces>,
-    freed: Notify,
+/// The open connections of a server, and their limits.
+pub(super) struct ConnectionLimit {
+    connections: usize,
+    connections_per_address: usize,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct OpenPlaces {
-    next: u64,
-    places: BTreeMap<u64, Arc<Place>>,
+struct OpenConnections {
+    next_id: u64,
+    by_id: BTreeMap<u64, Arc<Connection>>,
 }
 
-/// The place of one connection.
-pub(super) struct Place {
+/// An open connection.
+pub(super) struct Connection {
     peer: IpAddr,
-    is_reserve: bool,
-    state: Mutex<PlaceState>,
-    evicted: CancellationToken,
+    health_checks_only: bool,
+    activity: Mutex<Activity>,
+    closed: CancellationToken,
 }
 
-struct PlaceState {
+/// The last activity on a connection.
+struct Activity {
     /// Whether the server works on a request.
-    is_busy: bool,
-    /// Whether a request waits for its body.
+    has_request: bool,
+    /// Whether that request waits for its body.
     awaits_body: bool,
-    /// Whether an answer waits until the client reads.
+    /// Whether a response waits until the client reads.
     awaits_reader: bool,
     /// The time of the last byte from or to the client.
-    progress: Instant,
+    last_byte: Instant,
 }
 
-/// The reason why a client gets no place.
-#[derive(Debug, PartialEq)]
-pub(super) enum Refusal {
-    /// Its address has as many connections as one may have, all of them busy.
+/// The reason why a connection is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LimitReached {
+    /// The server works on requests of all connections of the address.
     Address,
-    /// All places are busy.
-    Full,
+    /// The server works on requests of all connections.
+    Server,
 }
 
-impl Places {
-    pub(super) fn new(limit: usize, limit_per_address: usize) -> Arc<Self> {
-        let (open, freed) = (Mutex::default(), Notify::new());
-        Arc::new(Self { limit, limit_per_address, open, freed })
+impl ConnectionLimit {
+    pub(super) fn new(connections: usize, connections_per_address: usize) -> Arc<Self> {
+        Arc::new(Self { connections, connections_per_address, open: Mutex::default() })
     }
 
-    /// A place for a client. Waits while all places are busy.
-    pub(super) async fn place(self: &Arc<Self>, peer: IpAddr) -> Result<PlaceGuard, Refusal> {
-        loop {
-            match self.try_place(peer) {
-                Err(Refusal::Full) => {
-                    // A connection that stalls frees its place without a notice.
-                    drop(tokio::time::timeout(RETRY, self.freed.notified()).await);
-                }
-                placed => return placed,
-            }
-        }
-    }
-
-    fn try_place(self: &Arc<Self>, peer: IpAddr) -> Result<PlaceGuard, Refusal> {
+    /// Admits a connection, if need be in place of one that keeps the server waiting.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        peer: IpAddr,
+    ) -> Result<AdmittedConnection, LimitReached> {
         let mut open = lock(&self.open);
         // The programs of this machine share an address, and so do the clients of a proxy on it.
-        let of_peer = |place: &Place| place.peer == peer && !peer.is_loopback();
-        if open.count(of_peer) >= self.limit_per_address && !open.evict(of_peer) {
-            return Err(Refusal::Address);
+        let of_peer = |it: &Connection| it.peer == peer && !peer.is_loopback();
+        if !open.make_room(self.connections_per_address, of_peer) {
+            return Err(LimitReached::Address);
         }
-        let regular = |place: &Place| !place.is_reserve;
-        let reserve = |place: &Place| place.is_reserve;
-        let is_reserve = open.count(regular) >= self.limit && !open.evict(regular);
-        if is_reserve && open.count(reserve) >= RESERVE && !open.evict(reserve) {
-            return Err(Refusal::Full);
+        let health_checks_only = !open.make_room(self.connections, |it| !it.health_checks_only);
+        if health_checks_only
+            && !open.make_room(HEALTH_CHECK_CONNECTIONS, |it| it.health_checks_only)
+        {
+            return Err(LimitReached::Server);
         }
-        let id = open.next;
-        let place = Arc::new(Place::new(peer, is_reserve));
-        open.next += 1;
-        open.places.insert(id, Arc::clone(&place));
-        Ok(PlaceGuard { places: Arc::clone(self), id, place })
+        let (id, connection) = (open.next_id, Arc::new(Connection::new(peer, health_checks_only)));
+        open.next_id += 1;
+        open.by_id.insert(id, Arc::clone(&connection));
+        Ok(AdmittedConnection { limit: Arc::clone(self), id, connection })
     }
 }
 
-impl OpenPlaces {
-    fn count(&self, which: impl Fn(&Place) -> bool) -> usize {
-        self.places.values().filter(|place| which(place)).count()
-    }
-
-    /// Closes the connection that has kept the server waiting for longest. Returns whether there
-    /// was one.
-    fn evict(&mut self, which: impl Fn(&Place) -> bool) -> bool {
-        let waiting = self.places.iter().filter(|(_, place)| which(place));
-        let waiting = waiting.filter_map(|(id, place)| Some((place.waits_since()?, *id)));
-        let longest = waiting.min().and_then(|(_, id)| self.places.remove(&id));
-        longest.inspect(|place| place.evicted.cancel()).is_some()
+impl OpenConnections {
+    /// Returns whether fewer than `limit` of some connections are open. Closes the one that has
+    /// kept the server waiting for longest, if it is necessary and there is one.
+    fn make_room(&mut self, limit: usize, is_counted: impl Fn(&Connection) -> bool) -> bool {
+        let counted = || self.by_id.iter().filter(|(_, it)| is_counted(it));
+        if counted().count() < limit {
+            return true;
+        }
+        let waiting = counted().filter_map(|(id, it)| Some((it.waiting_since()?, *id)));
+        let longest = waiting.min().and_then(|(_, id)| self.by_id.remove(&id));
+        longest.inspect(|connection| connection.closed.cancel()).is_some()
     }
 }
 
-impl Place {
-    fn new(peer: IpAddr, is_reserve: bool) -> Self {
-        let (is_busy, awaits_body, awaits_reader) = (false, false, false);
-        let progress = Instant::now();
-        let state = Mutex::new(PlaceState { is_busy, awaits_body, awaits_reader, progress });
-        Self { peer, is_reserve, state, evicted: CancellationToken::new() }
+impl Connection {
+    fn new(peer: IpAddr, health_checks_only: bool) -> Self {
+        let activity = Activity {
+            has_request: false,
+            awaits_body: false,
+            awaits_reader: false,
+            last_byte: Instant::now(),
+        };
+        let (activity, closed) = (Mutex::new(activity), CancellationToken::new());
+        Self { peer, health_checks_only, activity, closed }
     }
 
     /// Whether the connection serves only health checks.
-    pub(super) const fn is_reserve(&self) -> bool {
-        self.is_reserve
+    pub(super) const fn health_checks_only(&self) -> bool {
+        self.health_checks_only
     }
 
     /// The time since which the server waits for the client; `None` while it works.
-    fn waits_since(&self) -> Option<Instant> {
-        let state = lock(&self.state);
-        let waits = !state.is_busy || state.awaits_body || state.awaits_reader;
-        waits.then_some(state.progress)
+    fn waiting_since(&self) -> Option<Instant> {
+        let activity = lock(&self.activity);
+        let waits = !activity.has_request || activity.awaits_body || activity.awaits_reader;
+        waits.then_some(activity.last_byte)
     }
 
     /// Marks the start or the end of the work on a request.
-    pub(super) fn set_busy(&self, is_busy: bool) {
-        let mut state = lock(&self.state);
-        (state.is_busy, state.awaits_body, state.progress) = (is_busy, false, Instant::now());
+    pub(super) fn set_has_request(&self, has_request: bool) {
+        let mut activity = lock(&self.activity);
+        (activity.has_request, activity.awaits_body) = (has_request, false);
+        activity.last_byte = Instant::now();
     }
 
     /// Marks that a request waits for its body, or that more of it came.
     pub(super) fn set_awaits_body(&self, awaits: bool) {
-        lock(&self.state).awaits_body = awaits;
+        lock(&self.activity).awaits_body = awaits;
     }
 
     /// Marks that bytes came from the client.
     pub(super) fn received(&self) {
-        lock(&self.state).progress = Instant::now();
+        lock(&self.activity).last_byte = Instant::now();
     }
 
     /// Marks that the client took bytes, or does not read.
     pub(super) fn sent(&self, is_taken: bool) {
-        let mut state = lock(&self.state);
-        state.awaits_reader = !is_taken;
+        let mut activity = lock(&self.activity);
+        activity.awaits_reader = !is_taken;
         if is_taken {
-            state.progress = Instant::now();
+            activity.last_byte = Instant::now();
         }
     }
 
-    /// Returns when the connection has to close: another client needs its place, or the client
-    /// did not read for `write_timeout`.
-    pub(super) async fn ended(&self, write_timeout: Duration) {
-        loop {
-            let wait = {
-                let state = lock(&self.state);
-                let quiet = state.progress.elapsed();
-                match state.awaits_reader {
-                    true if quiet >= write_timeout => return,
-                    true => write_timeout - quiet,
-                    false => write_timeout,
-                }
-            };
-            tokio::select! {
-                () = self.evicted.cancelled() => return,
-                () = tokio::time::sleep(wait) => {}
-            }
-        }
+    /// Returns when another client takes over from the connection.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 }
 
-/// Holds the place of a connection until it is dropped.
-pub(super) struct PlaceGuard {
-    places: Arc<Places>,
+/// Counts a connection as open until it is dropped.
+pub(super) struct AdmittedConnection {
+    limit: Arc<ConnectionLimit>,
     id: u64,
-    place: Arc<Place>,
+    connection: Arc<Connection>,
 }
 
-impl PlaceGuard {
-    pub(super) fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.place)
+impl AdmittedConnection {
+    pub(super) fn connection(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection)
     }
 }
 
-impl Drop for PlaceGuard {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
-        lock(&self.places.open).places.remove(&self.id);
-        self.places.freed.notify_one();
+        lock(&self.limit.open).by_id.remove(&self.id);
     }
 }
 
@@ -209,49 +185,52 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn refused(placed: Result<PlaceGuard, Refusal>) -> Option<Refusal> {
-        placed.err()
+    fn admitted(limit: &Arc<ConnectionLimit>, last: u8) -> AdmittedConnection {
+        limit.admit(address(last)).ok().unwrap()
+    }
+
+    fn is_closed(admitted: &AdmittedConnection) -> bool {
+        admitted.connection.closed.is_cancelled()
     }
 
     #[test]
-    fn the_longest_waiting_connection_gives_up_its_place() {
-        let places = Places::new(2, 9);
-        let first = places.try_place(address(1)).ok().unwrap();
-        let second = places.try_place(address(2)).ok().unwrap();
-        first.place.received();
-        let third = places.try_place(address(3)).ok().unwrap();
-        assert!(second.place.evicted.is_cancelled() && !first.place.evicted.is_cancelled());
-        assert!(!third.place.is_reserve);
+    fn the_next_client_takes_over_from_the_longest_waiting_connection() {
+        let limit = ConnectionLimit::new(2, 9);
+        let (first, second) = (admitted(&limit, 1), admitted(&limit, 2));
+        first.connection.received();
+        let third = admitted(&limit, 3);
+        assert!(is_closed(&second) && !is_closed(&first));
+        assert!(!third.connection.health_checks_only);
     }
 
     #[test]
-    fn busy_connections_stay_and_health_checks_get_the_reserve() {
-        let places = Places::new(1, 99);
-        let busy = places.try_place(address(1)).ok().unwrap();
-        busy.place.set_busy(true);
-        let reserve: Vec<PlaceGuard> =
-            (0..RESERVE).map(|_| places.try_place(address(2)).ok().unwrap()).collect();
-        assert!(reserve.iter().all(|guard| guard.place.is_reserve));
-        reserve.iter().for_each(|guard| guard.place.set_busy(true));
-        assert_eq!(refused(places.try_place(address(3))), Some(Refusal::Full));
-        busy.place.set_awaits_body(true);
-        let next = places.try_place(address(3)).ok().unwrap();
-        assert!(busy.place.evicted.is_cancelled() && !next.place.is_reserve);
-        drop(reserve);
+    fn connections_with_requests_stay_and_health_checks_have_their_own() {
+        let limit = ConnectionLimit::new(1, 99);
+        let busy = admitted(&limit, 1);
+        busy.connection.set_has_request(true);
+        let further: Vec<AdmittedConnection> =
+            (0..HEALTH_CHECK_CONNECTIONS).map(|_| admitted(&limit, 2)).collect();
+        assert!(further.iter().all(|it| it.connection.health_checks_only));
+        further.iter().for_each(|it| it.connection.set_has_request(true));
+        assert_eq!(limit.admit(address(3)).err(), Some(LimitReached::Server));
+        busy.connection.set_awaits_body(true);
+        let next = admitted(&limit, 3);
+        assert!(is_closed(&busy) && !next.connection.health_checks_only);
+        drop(further);
     }
 
     #[test]
-    fn an_address_takes_only_its_share() {
-        let places = Places::new(9, 1);
-        let first = places.try_place(address(1)).ok().unwrap();
-        first.place.set_busy(true);
-        assert_eq!(refused(places.try_place(address(1))), Some(Refusal::Address));
-        let other = places.try_place(address(2)).ok().unwrap();
-        first.place.sent(false);
-        let second = places.try_place(address(1)).ok().unwrap();
-        assert!(first.place.evicted.is_cancelled() && !other.place.evicted.is_cancelled());
+    fn an_address_has_a_limit_of_its_own() {
+        let limit = ConnectionLimit::new(9, 1);
+        let first = admitted(&limit, 1);
+        first.connection.set_has_request(true);
+        assert_eq!(limit.admit(address(1)).err(), Some(LimitReached::Address));
+        let other = admitted(&limit, 2);
+        first.connection.sent(false);
+        let second = admitted(&limit, 1);
+        assert!(is_closed(&first) && !is_closed(&other));
         let loopback = IpAddr::from([127, 0, 0, 1]);
-        let local: Vec<_> = (0..3).map(|_| places.try_place(loopback)).collect();
+        let local: Vec<_> = (0..3).map(|_| limit.admit(loopback)).collect();
         assert!(local.iter().all(Result::is_ok));
         drop(second);
     }
