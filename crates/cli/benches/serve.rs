@@ -1,11 +1,13 @@
-//! Server benchmarks: the overhead of MCP on a search, and HTTP latency with 200 concurrent
-//! clients.
+//! Server benchmarks: the overhead of MCP on a search, HTTP latency with 200 concurrent clients, and
+//! the latency for others while clients attack the server.
 //!
-//! `cargo bench --bench serve`; `-- --seconds 5` runs the clients for 5 seconds instead of 60;
-//! `-- --tenants 10000` only measures a server with that many tenants.
+//! `cargo bench --bench serve`; `-- --seconds 5` runs the clients and each attack for 5 seconds
+//! instead of 60; `-- --tenants 10000` only measures a server with that many tenants, and
+//! `-- --attacks 25000` only the attacks, on a conversation with that many turns.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+mod attacks;
 mod report;
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -36,9 +38,14 @@ fn main() {
     if let Some(number) = option("--tenants") {
         return tenants(number);
     }
+    let lasting = Duration::from_secs(option("--seconds").unwrap_or(60));
+    if let Some(turns) = option("--attacks") {
+        return attacks::run(lasting, turns as usize);
+    }
     stdio();
-    clients(Duration::from_secs(option("--seconds").unwrap_or(60)));
+    clients(lasting);
     tenants(1000);
+    attacks::run(lasting, 25_000);
 }
 
 fn percentile(times: &mut [Duration], quantile: f64) -> Duration {

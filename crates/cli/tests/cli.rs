@@ -503,6 +503,17 @@ fn files_are_private_to_their_owner() {
         (mode("made"), mode("made/treering.db"), mode("treering.db")),
         (0o700, 0o600, 0o600)
     );
+    // Whichever command comes first creates the home.
+    for (name, command) in [
+        ("by-token", &["token", "create"][..]),
+        ("by-pause", &["pause"]),
+        ("by-doctor", &["doctor"]),
+    ] {
+        home.ok(&[&["--home", name][..], command].concat());
+        if home.path().join(name).exists() {
+            assert_eq!(mode(name), 0o700, "{name}");
+        }
+    }
 }
 
 #[test]

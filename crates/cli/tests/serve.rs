@@ -4,6 +4,7 @@
 
 use crate::endpoints;
 use std::io::Read as _;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::endpoints::{
@@ -268,13 +269,7 @@ fn a_token_gives_access_to_its_own_tenant_only() {
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("treering token create"));
 
-    let make = |args: &[&str]| {
-        let created = ok(home.path(), &[&["token", "create"], args].concat());
-        (
-            format!("Bearer {}", created["token"].as_str().unwrap()),
-            created["id"].as_str().unwrap().to_owned(),
-        )
-    };
+    let make = |args: &[&str]| token(home.path(), args);
     let (writer, writer_id) = make(&[]);
     let (reader, _) = make(&["--scopes", "read"]);
     let (other, _) = make(&["--tenant", "other", "--scopes", "read,write,admin"]);
@@ -356,6 +351,116 @@ fn a_task_is_found_by_its_own_tenant_only() {
     }
     assert_eq!(get(&tokens[0])["result"]["status"], "completed");
     assert_eq!(get(&tokens[1])["error"]["code"], -32602, "another tenant");
+    server.stop();
+}
+
+/// Creates a token with these options. Returns the header that sends it, and its id.
+fn token(home: &Path, options: &[&str]) -> (String, String) {
+    let created = ok(home, &[&["token", "create"], options].concat());
+    let text = |name: &str| created[name].as_str().unwrap().to_owned();
+    (format!("Bearer {}", text("token")), text("id"))
+}
+
+#[test]
+fn revoking_a_token_ends_its_event_streams() {
+    let home = tempfile::tempdir().unwrap();
+    let [(revoked, id), (other, _)] = [(), ()].map(|()| token(home.path(), &[]));
+    let server = TestServer::start(home.path(), &["--set", "serve.require_token=true"]);
+    let stream = |token: &str| {
+        let mut stream = server.send(&format!(
+            "GET /v1/events HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\nlast-event-id: 0\r\n\r\n"
+        ));
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        stream
+    };
+    let (mut of_revoked, mut of_other) = (stream(&revoked), stream(&other));
+    ok(home.path(), &["token", "revoke", &id]);
+    let append = json!({ "key": "k", "entries": [turn(1)] });
+    let headers = [("authorization", other.as_str())];
+    assert_eq!(server.request("POST", "/v1/append", &headers, Some(&append)).0, 200);
+    let mut rest = String::new();
+    of_revoked.read_to_string(&mut rest).unwrap();
+    assert!(!rest.contains("event: turn"), "{rest}");
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("event: turn") {
+        let mut more = [0; 1024];
+        let length = of_other.read(&mut more).unwrap();
+        assert!(length > 0, "the other stream goes on");
+        seen.extend_from_slice(&more[..length]);
+    }
+    server.stop();
+}
+
+#[test]
+fn tokens_expire_and_the_list_shows_their_last_use() {
+    let home = tempfile::tempdir().unwrap();
+    let (short, short_id) = token(home.path(), &["--expires", "1s"]);
+    let (long, long_id) = token(home.path(), &["--expires", "30d"]);
+    let (_, unused_id) = token(home.path(), &[]);
+    let refused =
+        treering(home.path(), &["token", "create", "--expires", "soon"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("such as 12h or 30d"));
+    let server = TestServer::start(home.path(), &["--set", "serve.require_token=true"]);
+    let stats = |token: &str| server.request("GET", "/v1/stats", &[("authorization", token)], None);
+    let expired = loop {
+        match stats(&short) {
+            (200, _) => std::thread::sleep(Duration::from_millis(50)),
+            (status, problem) => break (status, problem["error"].clone()),
+        }
+    };
+    assert_eq!(expired, (401, json!("the token has expired")));
+    assert_eq!(stats(&long).0, 200);
+    server.stop();
+    let list = ok(home.path(), &["token", "list"]);
+    let of = |id: &str| list.as_array().unwrap().iter().find(|it| it["id"] == id).unwrap();
+    assert!(of(&short_id)["expires_at"].is_string() && of(&long_id)["expires_at"].is_string());
+    assert!(of(&long_id)["last_used_at"].is_string(), "{list}");
+    assert!(of(&unused_id)["expires_at"].is_null() && of(&unused_id)["last_used_at"].is_null());
+}
+
+#[test]
+fn counters_tell_a_tenant_nothing_about_others() {
+    let home = tempfile::tempdir().unwrap();
+    let make = |tenant: &str, scopes: &str| {
+        token(home.path(), &["--tenant", tenant, "--scopes", scopes]).0
+    };
+    let (busy, quiet) = (make("busy", "read,write"), make("quiet", "read,write,admin"));
+    let operator = make("default", "read,admin");
+    let server = TestServer::start(home.path(), &["--set", "serve.require_token=true"]);
+    let seen = |token: &str| {
+        let headers = [("authorization", token)];
+        let stats = server.request("GET", "/v1/stats", &headers, None).1;
+        let (_, metrics) = server.request("GET", "/metrics", &headers, None);
+        let metrics = metrics.as_str().unwrap_or_default().contains("treering_store_bytes");
+        (stats["store"]["bytes"].is_u64(), metrics)
+    };
+    let append = |token: &str, turns: usize| {
+        let entries: Vec<Value> = (0..turns).map(turn).collect();
+        let headers = [("authorization", token)];
+        let body = json!({ "key": "k", "entries": entries });
+        assert_eq!(server.request("POST", "/v1/append", &headers, Some(&body)).0, 200);
+    };
+    append(&busy, 40);
+    append(&quiet, 1);
+    assert_eq!((seen(&quiet), seen(&operator)), ((false, false), (true, true)));
+    // The ids of events count the changes of the tenant alone.
+    let mut stream = server.send(&format!(
+        "GET /v1/events HTTP/1.1\r\nhost: localhost\r\nauthorization: {quiet}\r\nlast-event-id: 0\r\n\r\n"
+    ));
+    let mut text = String::new();
+    let id = loop {
+        let mut more = [0; 1024];
+        let length = stream.read(&mut more).unwrap();
+        text.push_str(&String::from_utf8_lossy(&more[..length]));
+        if let Some((_, id)) = text.split_once("\nid: ")
+            && let Some((id, _)) = id.split_once('\n')
+        {
+            break id.parse::<u64>().unwrap();
+        }
+    };
+    assert!(id < 10, "{text}");
     server.stop();
 }
 
@@ -465,7 +570,7 @@ fn connections_with_unfinished_headers_are_closed() {
     server.stop();
 }
 
-/// Clients that ask for much and never read, or never finish their request, take all places.
+/// Clients that ask for much and never read, or never finish their request, hold all connections.
 #[test]
 fn stalled_connections_lock_nobody_out() {
     let home = tempfile::tempdir().unwrap();

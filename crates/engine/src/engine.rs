@@ -14,6 +14,7 @@ use treering_core::{
     TitleSource, Tokenizer, Write, slug_of, without_private,
 };
 
+use crate::cancellation::Cancellation;
 use crate::circuit_breaker::CircuitBreakers;
 use crate::context::ContextCache;
 use crate::embed::EmbedTextOptions;
@@ -34,6 +35,7 @@ use crate::worker::{Worker, WorkerHandle};
 pub struct Engine {
     shared: Arc<EngineShared>,
     tenant: TenantId,
+    pub(crate) cancellation: Cancellation,
 }
 
 /// State that all tenants of an engine share.
@@ -161,13 +163,14 @@ impl Engine {
             running_updates: RunningUpdates::default(),
             measures,
         };
-        Self { shared: Arc::new(shared), tenant }
+        Self { shared: Arc::new(shared), tenant, cancellation: Cancellation::default() }
     }
 
     /// An engine for another tenant in the same store.
     #[must_use]
     pub fn for_tenant(&self, tenant: TenantId) -> Self {
-        Self { shared: Arc::clone(&self.shared), tenant }
+        let cancellation = Cancellation::default();
+        Self { shared: Arc::clone(&self.shared), tenant, cancellation }
     }
 
     /// The tenant of this engine.

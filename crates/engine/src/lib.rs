@@ -6,6 +6,7 @@
 mod agent;
 mod amend;
 mod caller_summary;
+mod cancellation;
 mod circuit_breaker;
 mod clock;
 mod context;
@@ -53,6 +54,7 @@ mod worker;
 pub use agent::{Agent, AgentOptions, Reply};
 pub use amend::{AmendReport, Amendment};
 pub use caller_summary::{NewSummary, SummaryParents};
+pub use cancellation::Cancellation;
 pub use clock::SystemClock;
 pub use context::{
     Context, ContextChange, ContextItem, ContextRequest, ContextScope, ContextSection,

@@ -105,6 +105,19 @@ impl PastVersions {
         self.0.range(range).next().is_some()
     }
 
+    /// The positions of these messages.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = u32> {
+        self.0.keys().copied()
+    }
+
+    /// An item as it was.
+    pub(crate) fn restore_item(&self, item: StoredItem) -> StoredItem {
+        match item {
+            StoredItem::Message(message) => StoredItem::Message(Box::new(self.restore(*message))),
+            other => other,
+        }
+    }
+
     /// A message as it was.
     pub(crate) fn restore(&self, mut message: Message) -> Message {
         let Some(version) = self.0.get(&message.idx.0) else { return message };

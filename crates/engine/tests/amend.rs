@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::common::{assert_sound, open, run_due_jobs, start};
 use proptest::prelude::*;
 use tempfile::TempDir;
+use treering_core::packing::PackReason;
 use treering_core::ports::{NodeFilter, Span};
 use treering_core::{
     ConversationId, ConversationState, Entry, ForgetTarget, ItemSelection, MessageIdx, NewMessage,
@@ -255,6 +256,38 @@ fn a_title_from_an_earlier_version_is_forgotten() {
     let left = engine.find(&id.to_string()).unwrap();
     assert!(!left.slug.contains(&word(0)) && left.title.unwrap().contains(&word(2)));
     assert!(!is_in_files(folder.path(), &word(0)) && is_in_files(folder.path(), &word(2)));
+}
+
+/// The messages that a context of the past recalls for a question, without the whole history.
+fn recalled(engine: &Engine, id: ConversationId, turn: u32, query: &str) -> (String, Vec<u32>) {
+    let request = ContextRequest {
+        as_of: Some(TurnNo(turn)),
+        query: Some(query.to_owned()),
+        budget: 200,
+        ..ContextRequest::new(id)
+    };
+    let context = engine.context(&request).unwrap();
+    let items = context.receipt.items.iter();
+    let hits = items.filter(|item| item.reason == PackReason::Hit).map(|item| item.from);
+    (context.markdown(), hits.collect())
+}
+
+#[test]
+fn a_question_about_the_past_finds_the_words_of_then() {
+    let (engine, id, folder) = sample();
+    let [old, new] = ["zq004vk crane", "nw004vk crane"];
+    let before = recalled(&engine, id, 20, old);
+    assert!(before.1.contains(&4), "{before:?}");
+    edit(&engine, id, 4, "nw004vk is the new name.");
+    edit(&engine, id, 45, "zq004vk is mentioned again, later.");
+    correct(&engine, id, 6, None);
+    for engine in [engine, engine_in(folder.path())] {
+        let (text, hits) = recalled(&engine, id, 20, old);
+        assert!(text.contains(&word(4)) && hits.contains(&4) && !hits.contains(&45), "{text}");
+        let (text, hits) = recalled(&engine, id, 20, new);
+        assert!(!text.contains("nw004vk") && hits.iter().all(|idx| *idx <= 41), "{text}");
+        engine.seal_index(1).unwrap();
+    }
 }
 
 #[test]

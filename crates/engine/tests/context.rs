@@ -5,19 +5,21 @@
 
 use crate::common;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{engine_with_policy, open, run_due_jobs, start};
+use crate::common::{engine_with_policy, open, open_with, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::{
-    Assignment, ConversationId, Entry, EntryKind, ForkPoint, NewMessage, Policy, Role, TenantId,
-    ThreadName, Tokenizer, TurnNo,
+    Assignment, ConversationId, Embedder, Entry, EntryKind, ForkPoint, NewMessage, Policy,
+    ProviderError, Role, TenantId, ThreadName, Tokenizer, TurnNo,
 };
 use treering_engine::{
-    AppendTarget, ContextRequest, Engine, EntryBatch, NewConversation, ReplayDetection,
+    AppendTarget, Cancellation, ContextRequest, Engine, EntryBatch, Error, NewConversation,
+    ReplayDetection,
 };
-use treering_providers::{Bpe, Extractive};
+use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_testkit::generate::{conversation, external_id};
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
@@ -245,6 +247,64 @@ proptest! {
             prop_assert_eq!(lived.receipt.reusable, past.receipt.reusable);
         }
     }
+}
+
+/// The bundled embedder, which counts the texts that it embeds.
+struct CountingEmbedder(StaticEmbedder, AtomicUsize);
+
+impl Embedder for CountingEmbedder {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn dims(&self) -> usize {
+        self.0.dims()
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
+        self.1.fetch_add(texts.len(), Ordering::Relaxed);
+        Embedder::embed(&self.0, texts)
+    }
+}
+
+#[test]
+fn a_question_about_the_past_takes_the_present_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let embedder = Arc::new(CountingEmbedder(StaticEmbedder::new(), AtomicUsize::new(0)));
+    let clock = Arc::new(FakeClock::at(start()));
+    let summarizer = Arc::new(PrefixSummarizer::default());
+    let engine = open_with(folder.path(), small(), summarizer, clock, vec![embedder.clone()]);
+    let id = say(&engine, &borrowed(&harbour(40)));
+    let asked = request(id, "cut", 600, Some("How high is the sill of berth 3?"));
+    let embedded = |request: &ContextRequest| {
+        let before = embedder.1.load(Ordering::Relaxed);
+        engine.context(request).unwrap();
+        embedder.1.load(Ordering::Relaxed) - before
+    };
+    embedded(&asked);
+    let (now, past) = (embedded(&asked), ContextRequest { as_of: Some(TurnNo(20)), ..asked });
+    assert_eq!(embedded(&past), now, "the texts of the conversation are not embedded again");
+}
+
+#[test]
+fn a_canceled_context_ends_early() {
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, &borrowed(&harbour(4)));
+    let cancellation = Cancellation::default();
+    let asked = engine.with_cancellation(cancellation.clone());
+    let request = request(id, "cut", 600, None);
+    assert!(asked.context(&request).is_ok());
+    cancellation.cancel();
+    assert!(matches!(asked.context(&request), Err(Error::Cancelled)));
+    assert!(engine.context(&request).is_ok(), "others are not affected");
 }
 
 /// Whether a line introduces a turn or a node: all of it is numbers, dates and ids.

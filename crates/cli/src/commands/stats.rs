@@ -104,7 +104,11 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             ("tool calls", grouped(view.tool_calls.into()), String::new()),
             ("characters", grouped(view.chars), String::new()),
             ("tokens", grouped(view.tokens), format!("by {}", view.tokenizer)),
-            ("on disk", size(view.store.bytes), view.store.location.clone()),
+            (
+                "on disk",
+                view.store.bytes.map_or_else(String::new, size),
+                view.store.location.clone(),
+            ),
         ];
         for (name, value, note) in rows {
             writeln!(

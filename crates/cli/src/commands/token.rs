@@ -2,19 +2,20 @@
 
 use anstyle::Style;
 use serde::Serialize;
-use treering_core::TenantId;
+use treering_core::{Clock as _, TenantId, Timestamp, parse_duration_ms};
 use treering_engine::SystemClock;
 
 use super::local_time::local_of;
 use super::output::{BOLD, Column, DIM, Output, TextTable, paint, print_dim};
 use super::{CliError, Global};
-use treering_server::access_tokens::{AccessToken, TokenStore};
+use treering_server::access_tokens::{AccessToken, NewToken, TokenStore};
 use treering_server::service::{TokenScope, TokenScopes};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   treering token create --name phone --scopes read
+  treering token create --name visitor --expires 30d
   treering token list
   treering token revoke 3f9a21c0")]
 pub(super) struct Args {
@@ -33,6 +34,9 @@ enum TokenAction {
         /// A description of the token
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
+        /// How long the token is valid, such as 12h or 30d; without end if absent
+        #[arg(long = "expires", value_name = "DURATION", value_parser = duration_ms)]
+        expires_ms: Option<u64>,
     },
     /// List the tokens of every tenant
     List,
@@ -50,18 +54,22 @@ struct View {
     tenant: String,
     scopes: TokenScopes,
     created_at: String,
+    expires_at: Option<String>,
+    last_used_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
 
 impl View {
-    fn of(token: AccessToken, secret: Option<String>) -> Self {
+    fn of(token: AccessToken, last_use: Option<Timestamp>, secret: Option<String>) -> Self {
         Self {
             id: token.id,
             name: token.name,
             tenant: token.tenant.to_string(),
             scopes: token.scopes,
             created_at: token.created_at,
+            expires_at: token.expires_at,
+            last_used_at: last_use.map(|at| at.to_string()),
             token: secret,
         }
     }
@@ -70,23 +78,31 @@ impl View {
 pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let tokens = TokenStore::of(&global.home()?);
     match args.action {
-        TokenAction::Create { scopes, name } => {
+        TokenAction::Create { scopes, name, expires_ms } => {
             let tenant = TenantId::new(global.load()?.settings.tenant)?;
-            let now = treering_core::Clock::now(&SystemClock);
-            let (secret, token) = tokens.create(tenant, TokenScopes::new(scopes), name, now)?;
-            output.show(&View::of(token.clone(), Some(secret.clone())), |out| {
+            let now = SystemClock.now();
+            let expires_at = expires_ms.map(|ms| now.plus_micros(micros(ms)));
+            let new = NewToken { tenant, scopes: TokenScopes::new(scopes), name, expires_at };
+            let (secret, token) = tokens.create(new, now)?;
+            output.show(&View::of(token.clone(), None, Some(secret.clone())), |out| {
                 writeln!(out, "{}", paint(BOLD, &secret))?;
+                let until = token.expires_at.as_deref().map(local_of);
+                let until = until.map(|at| format!(", valid until {at}")).unwrap_or_default();
                 let note = format!(
-                    "tenant {}, scopes {}. Save this token: it is not shown again. Send it as \
-                     `Authorization: Bearer …`.",
+                    "tenant {}, scopes {}{until}. Save this token: it is not shown again. Send it \
+                     as `Authorization: Bearer …`.",
                     token.tenant, token.scopes
                 );
                 print_dim(out, "", &note)
             })?;
         }
         TokenAction::List => {
-            let views: Vec<View> =
-                tokens.list()?.into_iter().map(|token| View::of(token, None)).collect();
+            let mut last_uses = tokens.last_uses()?;
+            let view = |token: AccessToken| {
+                let last_use = last_uses.remove(&token.id);
+                View::of(token, last_use, None)
+            };
+            let views: Vec<View> = tokens.list()?.into_iter().map(view).collect();
             output.show(&views, |out| {
                 if views.is_empty() {
                     return writeln!(out, "no tokens; create one with `treering token create`");
@@ -96,6 +112,8 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
                     Column::Left("tenant"),
                     Column::Left("scopes"),
                     Column::Left("created"),
+                    Column::Left("last used"),
+                    Column::Left("expires"),
                     Column::Left("name"),
                 ]);
                 for view in &views {
@@ -104,6 +122,8 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
                         (Style::new(), view.tenant.clone()),
                         (Style::new(), view.scopes.to_string()),
                         (Style::new(), local_of(&view.created_at)),
+                        (Style::new(), time_or_never(view.last_used_at.as_deref())),
+                        (Style::new(), time_or_never(view.expires_at.as_deref())),
                         (DIM, view.name.clone().unwrap_or_default()),
                     ]);
                 }
@@ -112,10 +132,25 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
         }
         TokenAction::Revoke { id } => {
             let token = tokens.revoke(&id)?;
-            output.show(&View::of(token, None), |out| {
+            output.show(&View::of(token, None, None), |out| {
                 writeln!(out, "revoked {}", paint(BOLD, &id))
             })?;
         }
     }
     Ok(())
+}
+
+fn duration_ms(text: &str) -> Result<u64, String> {
+    let parsed = parse_duration_ms(text).ok().flatten().filter(|ms| *ms > 0);
+    parsed.ok_or_else(|| "expected a duration such as 12h or 30d".to_owned())
+}
+
+/// A duration in microseconds, limited so that the time that it leads to can be written.
+fn micros(ms: u64) -> i64 {
+    const CENTURY_MICROS: i64 = 100 * 366 * 86_400_000_000;
+    i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX).min(CENTURY_MICROS)
+}
+
+fn time_or_never(at: Option<&str>) -> String {
+    at.map_or_else(|| "never".to_owned(), local_of)
 }

@@ -33,7 +33,10 @@ pub use query::{
     ConversationFilter, ConversationQuery, ExistingItem, ItemRef, JobEventFilter, JobFilter,
     LevelTotals, NodeFilter, NodeVersion, Span, SpendFilter, StoredItem,
 };
-pub use search::{IndexError, IndexQuery, IndexSnapshot, ItemFilter, SearchCandidate, SearchIndex};
+pub use search::{
+    AsOf, IndexError, IndexQuery, IndexSnapshot, ItemFilter, RestoredMessage, SearchCandidate,
+    SearchIndex,
+};
 
 /// The result of a store operation.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -150,6 +153,12 @@ pub trait Reader {
 
     /// The messages whose position is in the span, in order.
     fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<Vec<Message>>;
+
+    /// The sum of the tokens of the messages whose position is in the span. A store that can add
+    /// them up without reading the messages should do so.
+    fn message_tokens(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<u64> {
+        Ok(self.messages(id, span)?.iter().map(|message| u64::from(message.tokens)).sum())
+    }
 
     /// The tool calls of the turns in the span, ordered by turn and by position in the turn.
     fn tool_calls(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>>;

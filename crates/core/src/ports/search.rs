@@ -7,7 +7,7 @@ use crate::error::{ProviderError, StoreError};
 use crate::fusion::Signals;
 use crate::ids::{ConversationId, TenantId, ThreadName};
 use crate::lexicon::TermId;
-use crate::message::Role;
+use crate::message::{Message, Role};
 use crate::question::Question;
 use crate::time::Timestamp;
 
@@ -41,6 +41,9 @@ pub struct IndexQuery<'a> {
     pub vector: &'a [f32],
     /// The items to search.
     pub filter: &'a ItemFilter,
+    /// The state of the conversation to search, if it is an earlier one. The filter then names that
+    /// conversation alone.
+    pub as_of: Option<&'a AsOf>,
     /// Whether similarity alone decides, and not the words of the question.
     pub semantic: bool,
     /// Maximum number of hits.
@@ -68,6 +71,28 @@ pub struct ItemFilter {
     pub since: Option<Timestamp>,
     /// Only items before this time.
     pub until: Option<Timestamp>,
+}
+
+/// A conversation as it was when it had only its first messages.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AsOf {
+    /// The number of messages.
+    pub messages: u32,
+    /// The number of turns, the one that begins next included.
+    pub turns: u32,
+    /// The number of sealed nodes at each level, from level 1 on.
+    pub nodes: Vec<u32>,
+    /// The messages that were amended later, as they were.
+    pub restored: Vec<RestoredMessage>,
+}
+
+/// A message before a later amendment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestoredMessage {
+    /// The message.
+    pub message: Message,
+    /// Its vector from the index's model; empty if there is none.
+    pub vector: Vec<f32>,
 }
 
 /// An item that may answer a question.

@@ -118,7 +118,7 @@ impl ConversationPieces<'_> {
         while let Some(node) = tops.pop() {
             if self.counts(&node)? {
                 counting.push(node);
-            } else {
+            } else if node.source.from < self.settled {
                 tops.extend(self.children(&node)?);
             }
         }

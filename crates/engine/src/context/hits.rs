@@ -1,18 +1,27 @@
-//! Search hits as candidates for recall, together with their neighbors.
+//! Searches for the question of a context. The hits are candidates for recall, together with their
+//! neighbors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use treering_core::packing::{
     BlockStyle, DetailLevel, Information, PackReason, Piece, PieceKey, RecallCandidate,
+    SectionSource,
 };
 use treering_core::ports::{Span, StoreResult};
-use treering_core::{Message, MessageIdx, Node, Question, Slice, TextPosition, TurnNo, excerpt};
+use treering_core::{
+    Message, MessageIdx, Node, Question, Slice, TextPosition, Timestamp, TurnNo, excerpt,
+};
 
 use super::piece_source::{CLOSE, ConversationPieces, day_of, increasing_costs, runs};
 use super::render::PART_CHARS;
-use crate::search::{Hit, HitItem};
+use super::{Assembly, hits_wanted};
+use crate::error::Result;
+use crate::recall::PastVersions;
+use crate::search::{Hit, HitItem, Query};
 
+/// The number of hits to request for each that a profile takes.
+const SPARE_HITS: usize = 4;
 /// Number of hits whose neighbors are added if not all hits fit the budget.
 const WITH_NEIGHBOURS: usize = 8;
 /// Approximate maximum cost of a hit that is shown as an excerpt.
@@ -24,6 +33,84 @@ pub(super) struct QuestionHits {
     pub(super) hits: Vec<Hit>,
     /// Why the search used words only, if it did.
     pub(super) words_only: Option<String>,
+}
+
+impl Assembly<'_> {
+    /// Searches for the question, if there is one and the profile uses hits. A context of the past
+    /// takes the messages that were amended since as they were.
+    pub(super) fn ask(
+        &self,
+        end: u32,
+        past: Option<&PastVersions>,
+        now: Timestamp,
+    ) -> Result<Option<QuestionHits>> {
+        let profile = &self.request.profile;
+        let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
+            return Ok(None);
+        };
+        let (engine, reader) = (self.engine, &*self.seen.reader);
+        let state = |versions| engine.state_as_of(reader, self.conversation, end, versions);
+        let past = match past {
+            Some(versions) => Some((state(versions)?, versions)),
+            None => None,
+        };
+        let (mut hits, mut words_only) = (Vec::new(), None);
+        for (levels, limit) in self.searches(end)? {
+            let query = Query {
+                text: text.clone(),
+                conversations: vec![self.conversation.id],
+                levels,
+                limit,
+                ..Query::default()
+            };
+            let answer = match &past {
+                Some((state, versions)) => engine.search_as_of(&query, (state, versions), now)?,
+                None => engine.search_whole(&query)?,
+            };
+            hits.extend(answer.hits);
+            words_only = words_only.or(answer.lexical_only_reason);
+        }
+        let question = Question::new(text, now);
+        Ok(Some(QuestionHits { question, hits, words_only }))
+    }
+
+    /// The searches that the profile needs, as levels and limits. Messages and nodes do not
+    /// compete with each other; with quotas, no level competes with another.
+    fn searches(&self, end: u32) -> Result<Vec<(Vec<u8>, usize)>> {
+        let mean_tokens = self.history_size(end)?.checked_div(end.into()).unwrap_or(0);
+        let enough = hits_wanted(self.budget, mean_tokens);
+        let height = u8::try_from(self.conversation.tree_state.sealed.len()).unwrap_or(u8::MAX);
+        let all_nodes: Vec<u8> = (1..=height).collect();
+        let mut searches: Vec<(Vec<u8>, usize)> = Vec::new();
+        for section in &self.request.profile.sections {
+            let limit = section.limit.map_or(enough, |limit| limit as usize);
+            // Several messages of one turn may match, and some nodes may be in the context.
+            let limit = SPARE_HITS * limit;
+            match section.take {
+                SectionSource::Recall if section.style == BlockStyle::Record => {
+                    searches.push((vec![0], enough));
+                }
+                SectionSource::Recall => searches.push((vec![0], limit)),
+                SectionSource::Nodes => searches.push((all_nodes.clone(), limit)),
+                SectionSource::Search => {
+                    let last = section.quotas.len().saturating_sub(1);
+                    for level in 0..=height {
+                        let quota = section.quotas.get(usize::from(level).min(last));
+                        let quota = quota.map_or(limit, |quota| SPARE_HITS * *quota as usize);
+                        searches.push((vec![level], quota));
+                    }
+                }
+                _ => {}
+            }
+        }
+        searches.retain(|(levels, limit)| !levels.is_empty() && *limit > 0);
+        searches.sort();
+        // Of two searches at the same levels, the one with the higher limit finds more.
+        searches.reverse();
+        searches.dedup_by(|less, more| less.0 == more.0);
+        searches.reverse();
+        Ok(searches)
+    }
 }
 
 impl ConversationPieces<'_> {

@@ -17,25 +17,23 @@ mod scope;
 mod scope_pieces;
 mod turns;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use treering_core::packing::{
-    BlockStyle, BudgetSplit, ContextPlan, PieceSource as _, Profile, SectionSource, pack,
-    stable_prefix_end,
+    BudgetSplit, ContextPlan, PieceSource as _, Profile, SectionSource, pack, stable_prefix_end,
 };
 use treering_core::ports::Span;
 use treering_core::{
     Conversation, ConversationId, ConversationKey, GateOutcome, GateStatus, Invalid, Job, JobKind,
-    MessageIdx, Question, Reader, Receipt, ReusablePrefix, ThreadName, Timestamp, TurnNo,
+    MessageIdx, Reader, Receipt, ReusablePrefix, ThreadName, TurnNo,
 };
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::gate::GateSnapshot;
 use crate::recall::PastVersions;
-use crate::search::Query;
 use format::receipt_items;
-use hits::QuestionHits;
 use lineage::Lineage;
 use piece_source::ConversationPieces;
 
@@ -45,8 +43,6 @@ pub use scope::{ContextScope, ScopeContextRequest};
 
 /// Minimum budget of a context.
 const MIN_BUDGET_TOKENS: u32 = 128;
-/// The number of hits to request for each that a profile takes.
-const SPARE_HITS: usize = 4;
 /// Approximate cost of a message in addition to its text.
 const MESSAGE_OVERHEAD_TOKENS: u32 = 8;
 
@@ -111,6 +107,7 @@ impl Engine {
             conversation: &conversation,
             request,
             budget: request.budget,
+            known_tokens: Cell::default(),
         };
         let gate = match end < conversation.totals.messages {
             true => GateOutcome::of(&assembly.gate_as_of(end)?, waited_ms),
@@ -206,6 +203,8 @@ struct Assembly<'a> {
     request: &'a ContextRequest,
     /// The token budget for the sum of its blocks.
     budget: u32,
+    /// A position, and the tokens of the messages before it.
+    known_tokens: Cell<(u32, u64)>,
 }
 
 impl Assembly<'_> {
@@ -231,14 +230,16 @@ impl Assembly<'_> {
         if is_past {
             pieces.past = PastVersions::read(&*self.seen.reader, self.key.id, end, now)?;
         }
-        pieces.question_hits = self.ask(end, is_past, now)?;
+        pieces.question_hits = self.ask(end, is_past.then_some(&pieces.past), now)?;
         if let Some(why) = pieces.question_hits.as_ref().and_then(|asked| asked.words_only.as_ref())
         {
             gate.degraded = true;
             gate.failed.push(format!("search used only the words of the question: {why}"));
         }
         let allotment = self.allot(&mut pieces)?;
+        self.engine.check_cancelled()?;
         let plan = self.pack(&mut pieces, &allotment)?;
+        self.engine.check_cancelled()?;
         pieces.load_planned_messages(&self.request.profile, &plan)?;
         let sections = format::sections(&pieces, &self.request.profile, &plan);
         let reusable = self.reusable(&pieces, &plan, &sections)?;
@@ -296,70 +297,6 @@ impl Assembly<'_> {
         Ok(self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(last), 1))?.pop())
     }
 
-    /// Searches for the question, if there is one and the profile uses hits.
-    fn ask(&self, end: u32, is_past: bool, now: Timestamp) -> Result<Option<QuestionHits>> {
-        let profile = &self.request.profile;
-        let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
-            return Ok(None);
-        };
-        let (mut hits, mut words_only) = (Vec::new(), None);
-        for (levels, limit) in self.searches(end)? {
-            let query = Query {
-                text: text.clone(),
-                conversations: vec![self.conversation.id],
-                levels,
-                limit,
-                ..Query::default()
-            };
-            let answer = match is_past {
-                true => self.engine.search_as_of(&query, self.conversation.id, end, now)?,
-                false => self.engine.search_whole(&query)?,
-            };
-            hits.extend(answer.hits);
-            words_only = words_only.or(answer.lexical_only_reason);
-        }
-        let question = Question::new(text, now);
-        Ok(Some(QuestionHits { question, hits, words_only }))
-    }
-
-    /// The searches that the profile needs, as levels and limits. Messages and nodes do not
-    /// compete with each other; with quotas, no level competes with another.
-    fn searches(&self, end: u32) -> Result<Vec<(Vec<u8>, usize)>> {
-        let mean_tokens = self.history_size(end)?.checked_div(end.into()).unwrap_or(0);
-        let enough = hits_wanted(self.budget, mean_tokens);
-        let height = u8::try_from(self.conversation.tree_state.sealed.len()).unwrap_or(u8::MAX);
-        let all_nodes: Vec<u8> = (1..=height).collect();
-        let mut searches: Vec<(Vec<u8>, usize)> = Vec::new();
-        for section in &self.request.profile.sections {
-            let limit = section.limit.map_or(enough, |limit| limit as usize);
-            // Several messages of one turn may match, and some nodes may be in the context.
-            let limit = SPARE_HITS * limit;
-            match section.take {
-                SectionSource::Recall if section.style == BlockStyle::Record => {
-                    searches.push((vec![0], enough));
-                }
-                SectionSource::Recall => searches.push((vec![0], limit)),
-                SectionSource::Nodes => searches.push((all_nodes.clone(), limit)),
-                SectionSource::Search => {
-                    let last = section.quotas.len().saturating_sub(1);
-                    for level in 0..=height {
-                        let quota = section.quotas.get(usize::from(level).min(last));
-                        let quota = quota.map_or(limit, |quota| SPARE_HITS * *quota as usize);
-                        searches.push((vec![level], quota));
-                    }
-                }
-                _ => {}
-            }
-        }
-        searches.retain(|(levels, limit)| !levels.is_empty() && *limit > 0);
-        searches.sort();
-        // Of two searches at the same levels, the one with the higher limit finds more.
-        searches.reverse();
-        searches.dedup_by(|less, more| less.0 == more.0);
-        searches.reverse();
-        Ok(searches)
-    }
-
     fn headings(&self) -> Vec<u32> {
         let cache = self.engine.context_cache();
         let cost = |title: &String| cache.count(&render::heading(title));
@@ -398,17 +335,21 @@ impl Assembly<'_> {
     /// Approximate token cost of the messages before `end`, as rendered.
     fn history_size(&self, end: u32) -> Result<u64> {
         let totals = &self.conversation.totals;
-        let all = totals.tokens + u64::from(MESSAGE_OVERHEAD_TOKENS) * u64::from(totals.messages);
-        if end >= totals.messages {
-            return Ok(all);
-        }
-        let later =
-            self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(end), usize::MAX))?;
-        Ok(all
-            - later
-                .iter()
-                .map(|message| u64::from(message.tokens + MESSAGE_OVERHEAD_TOKENS))
-                .sum::<u64>())
+        // The sum is derived from the nearest position where it is known.
+        let known = [(0, 0), (totals.messages, totals.tokens), self.known_tokens.get()];
+        let nearest = known.into_iter().min_by_key(|(at, _)| at.abs_diff(end));
+        let (at, tokens) = nearest.unwrap_or_default();
+        let between = Span::between(MessageIdx(at.min(end)), MessageIdx(at.max(end)));
+        let difference = match at == end {
+            true => 0,
+            false => self.seen.reader.message_tokens(self.key.id, between)?,
+        };
+        let tokens = match at < end {
+            true => tokens + difference,
+            false => tokens.saturating_sub(difference),
+        };
+        self.known_tokens.set((end, tokens));
+        Ok(tokens + u64::from(MESSAGE_OVERHEAD_TOKENS) * u64::from(end))
     }
 
     fn settled(&self, end: u32, history_size: u64, slack: u32) -> Result<u32> {

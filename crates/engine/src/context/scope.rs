@@ -330,7 +330,9 @@ impl ScopeAssembly<'_> {
         for session in &mut pieces.sessions {
             session.pieces.room = budget.saturating_sub(allotment.target);
         }
+        self.engine.check_cancelled()?;
         let plan = pack(&mut pieces, profile, &headings, budget, &allotment)?;
+        self.engine.check_cancelled()?;
         pieces.load_planned_messages(profile, &plan)?;
         let sections = format::sections(&pieces, profile, &plan);
         let has_all = self.is_all && pieces.has_all(&plan);

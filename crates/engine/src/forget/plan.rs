@@ -7,10 +7,10 @@ use treering_core::ports::{
     ConversationFilter, ConversationQuery, JobEventFilter, JobFilter, NodeFilter, Span, StoreResult,
 };
 use treering_core::{
-    AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ConversationKind, ErasedCounts,
-    ExternalId, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx, MessageVersion, Node,
-    Reader, RetentionRule, Role, Timestamp, TitleSource, Tombstone, ToolCall, TurnNo, Write,
-    nodes_to_rewrite, redact, slug_of, title_of,
+    AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ConversationKind,
+    ErasedCounts, ExternalId, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx,
+    MessageVersion, Node, Reader, RetentionRule, Role, Timestamp, TitleSource, Tombstone, ToolCall,
+    TurnNo, Write, nodes_to_rewrite, redact, slug_of, title_of,
 };
 
 use crate::embed;

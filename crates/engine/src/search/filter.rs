@@ -1,13 +1,14 @@
 //! Filters: the items that a query may find.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use treering_core::ports::ItemFilter;
+use treering_core::ports::{AsOf, ItemFilter};
 
 use super::index::{ConversationEntry, FLAG_DELETED, IndexedItem, ItemIndex, role_code};
+use super::past::{Past, RestoredItem};
 
 /// Decides which items may be found.
-#[derive(Debug)]
 pub(super) struct Filter {
     /// The conversations in scope, by index.
     pub(super) conversations: Option<ConversationSet>,
@@ -20,6 +21,8 @@ pub(super) struct Filter {
     levels: Vec<u8>,
     since: Option<i64>,
     until: Option<i64>,
+    /// The earlier state of the conversation that is searched, if it is not the present one.
+    pub(super) past: Option<Past>,
     /// Whether items must meet conditions beyond existing and being in scope.
     pub(super) has_item_conditions: bool,
     pub(super) matches_nothing: bool,
@@ -68,12 +71,13 @@ impl Filter {
             levels: Vec::new(),
             since: None,
             until: None,
+            past: None,
             has_item_conditions: false,
             matches_nothing: true,
         }
     }
 
-    pub(super) fn of(index: &ItemIndex, query: &ItemFilter) -> Self {
+    pub(super) fn of(index: &ItemIndex, query: &ItemFilter, as_of: Option<&AsOf>) -> Self {
         let mut filter = Self { matches_nothing: false, ..Self::none() };
         if let Some(ids) = &query.conversations {
             let indexes: Vec<u32> = ids.iter().filter_map(|id| index.entry_index(*id)).collect();
@@ -102,6 +106,11 @@ impl Filter {
         filter.levels.clone_from(&query.levels);
         filter.since = query.since.map(|at| at.as_micros());
         filter.until = query.until.map(|at| at.as_micros());
+        if let Some(as_of) = as_of {
+            let conversations = filter.conversations.as_ref();
+            let entry = conversations.and_then(|them| them.entries(index).next());
+            filter.past = Some(Past::of(index, entry, as_of));
+        }
         filter.has_item_conditions = filter.thread.is_some()
             || filter.author.is_some()
             || filter.role.is_some()
@@ -116,7 +125,7 @@ impl Filter {
     pub(super) fn passes(&self, index: &ItemIndex, number: u32) -> bool {
         let item = &index.items[number as usize];
         item.flags & FLAG_DELETED == 0
-            && self.in_scope(item)
+            && self.in_scope(item, number)
             && (!self.has_item_conditions || self.matches_conditions(item, index, number))
     }
 
@@ -138,10 +147,55 @@ impl Filter {
             && self.until.is_none_or(|until| start < until)
     }
 
+    /// Whether an item is of a conversation in scope, and of the time that is searched.
     #[inline]
-    pub(super) fn in_scope(&self, item: &IndexedItem) -> bool {
+    pub(super) fn in_scope(&self, item: &IndexedItem, number: u32) -> bool {
         let conversation = item.conversation as usize;
         !self.excluded.get(conversation).is_some_and(|is_excluded| *is_excluded)
             && self.conversations.as_ref().is_none_or(|all| all.is_in[conversation])
+            && self.past.as_ref().is_none_or(|past| past.existed(item, number))
+    }
+
+    /// The number of messages in scope.
+    pub(super) fn message_count(&self, index: &ItemIndex) -> u32 {
+        match (&self.past, &self.conversations) {
+            (Some(past), _) => past.messages,
+            (None, Some(conversations)) => {
+                conversations.entries(index).map(|entry| entry.items.len() as u32).sum()
+            }
+            (None, None) => index.messages,
+        }
+    }
+
+    /// The number of sessions in scope.
+    pub(super) fn session_count(&self, index: &ItemIndex) -> u32 {
+        match (&self.past, &self.conversations) {
+            (Some(past), _) => past.session_sizes.len() as u32,
+            (None, Some(conversations)) => {
+                conversations.entries(index).map(|entry| entry.session_count).sum()
+            }
+            (None, None) => index.session_sizes.len() as u32,
+        }
+    }
+
+    /// The sum of the vectors of the messages in scope.
+    pub(super) fn vector_sum<'a>(&'a self, index: &'a ItemIndex) -> Cow<'a, [f32]> {
+        match (&self.past, &self.conversations) {
+            (Some(past), _) => Cow::Borrowed(&past.sum),
+            (None, Some(conversations)) => {
+                let mut sum = vec![0.0; index.dims];
+                for entry in conversations.entries(index) {
+                    sum.iter_mut().zip(&entry.sum).for_each(|(sum, x)| *sum += x);
+                }
+                Cow::Owned(sum)
+            }
+            (None, None) => Cow::Borrowed(&index.sum),
+        }
+    }
+
+    /// A message that was amended after the time that is searched, as it was.
+    #[inline]
+    pub(super) fn restored(&self, number: u32) -> Option<&RestoredItem> {
+        self.past.as_ref()?.restored_item(number)
     }
 }

@@ -60,7 +60,7 @@ impl IndexSnapshot for ItemIndexSnapshot {
 
     fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<SearchCandidate>> {
         let index = self.read();
-        let filter = Filter::of(&index, query.filter);
+        let filter = Filter::of(&index, query.filter, query.as_of);
         let ranked = match query.semantic {
             true => rank_by_similarity(&index, query.vector, &filter, query.limit),
             false => rank(&index, query.question, query.vector, &filter, query.limit),

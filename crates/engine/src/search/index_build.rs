@@ -38,16 +38,6 @@ impl ItemIndex {
     fn add_message(&mut self, id: ConversationId, message: &Message, embedding: ItemEmbedding) {
         let body = &message.body;
         let text = &*message.recalled_text();
-        let mut flags = 0;
-        if body.role == Role::User {
-            flags |= FLAG_USER;
-            if is_standing_instruction(&fold(text)) {
-                flags |= FLAG_STANDING_INSTRUCTION;
-            }
-        }
-        if is_question(text) {
-            flags |= FLAG_QUESTION;
-        }
         let item = IndexedItem {
             at: body.at,
             number: message.idx.0,
@@ -55,7 +45,7 @@ impl ItemIndex {
             author: self.author(body.author.as_deref()),
             thread: self.thread(&message.thread),
             role: role_code(body.role),
-            flags,
+            flags: message_flags(body.role, text),
             ..self.new_item(id)
         };
         self.insert(item, None, text, embedding);
@@ -377,7 +367,8 @@ impl ItemIndex {
         let item = &self.items[number as usize];
         if item.is_message() {
             let entry = &mut self.conversations[item.conversation as usize];
-            self.vectors.add_to(number, [&mut entry.sum, &mut self.sum]);
+            self.vectors.add_to(number, &mut entry.sum);
+            self.vectors.add_to(number, &mut self.sum);
         }
     }
 
@@ -421,4 +412,19 @@ impl ItemIndex {
         self.threads.push(name.clone());
         self.threads.len() as u16 - 1
     }
+}
+
+/// The flags of a message with this text.
+pub(super) fn message_flags(role: Role, text: &str) -> u8 {
+    let mut flags = 0;
+    if role == Role::User {
+        flags |= FLAG_USER;
+        if is_standing_instruction(&fold(text)) {
+            flags |= FLAG_STANDING_INSTRUCTION;
+        }
+    }
+    if is_question(text) {
+        flags |= FLAG_QUESTION;
+    }
+    flags
 }

@@ -8,6 +8,7 @@ mod index;
 mod index_build;
 mod index_cache;
 mod named_authors;
+mod past;
 mod postings;
 mod query_embedding;
 mod query_terms;
@@ -32,7 +33,7 @@ use std::time::Instant;
 use treering_core::fusion::{MIN_SCORE, Signals, WEAK_BELOW};
 use treering_core::lexicon::TermId;
 use treering_core::ports::{
-    ConversationFilter, IndexError, IndexQuery, IndexSnapshot, ItemFilter, ItemRef,
+    AsOf, ConversationFilter, IndexError, IndexQuery, IndexSnapshot, ItemFilter, ItemRef,
     SearchCandidate, SearchIndex, StoredItem,
 };
 use treering_core::{
@@ -42,6 +43,7 @@ use treering_core::{
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::recall::PastVersions;
 use in_process::InProcessIndex;
 
 pub use exclude::Exclusion;
@@ -201,6 +203,15 @@ impl Hit {
     }
 }
 
+/// The time that a search is about.
+struct Moment<'a> {
+    now: Timestamp,
+    /// The state of the conversation then; `None` for the present.
+    as_of: Option<&'a AsOf>,
+    /// The messages that were amended since.
+    versions: &'a PastVersions,
+}
+
 /// The result of a search.
 #[derive(Debug, Clone)]
 pub struct SearchOutcome {
@@ -255,16 +266,26 @@ impl Engine {
     }
 
     fn find_all(&self, query: &Query, with_snippets: bool) -> Result<SearchOutcome> {
+        let versions = PastVersions::default();
+        let moment = Moment { now: self.clock().now(), as_of: None, versions: &versions };
+        self.with_index(|index| {
+            let (mut answer, question) = self.find_in(query, index, &moment)?;
+            if with_snippets {
+                let matches = |line: &str, terms: &[TermId]| index.matches(line, terms);
+                let hits = answer.hits.iter_mut();
+                hits.for_each(|hit| {
+                    hit.snippet = Snippet::of(&hit.item.text(), &question, &matches);
+                });
+            }
+            Ok(answer)
+        })
+    }
+
+    /// Calls `search` with the up-to-date index of the tenant.
+    fn with_index<T>(&self, search: impl FnOnce(&dyn IndexSnapshot) -> Result<T>) -> Result<T> {
         let in_process = InProcessIndex(self);
         let index: &dyn SearchIndex = self.store().search_index().unwrap_or(&in_process);
-        let index = index.snapshot(self.tenant())?;
-        let (mut answer, question) = self.find_in(query, &*index, self.clock().now())?;
-        if with_snippets {
-            let matches = |line: &str, terms: &[TermId]| index.matches(line, terms);
-            let hits = answer.hits.iter_mut();
-            hits.for_each(|hit| hit.snippet = Snippet::of(&hit.item.text(), &question, &matches));
-        }
-        Ok(answer)
+        search(&*index.snapshot(self.tenant())?)
     }
 
     /// The hits of a query in an index, without snippets.
@@ -272,9 +293,9 @@ impl Engine {
         &self,
         query: &Query,
         index: &dyn IndexSnapshot,
-        now: Timestamp,
+        moment: &Moment<'_>,
     ) -> Result<(SearchOutcome, Question)> {
-        let question = Question::new(&query.text, now);
+        let question = Question::new(&query.text, moment.now);
         let (model, dims) = index.model();
         let (vector, words_only) = self.embed_query(&query.text, model, dims);
         // Without a vector in the index there is nothing to compare, which is no failure.
@@ -287,15 +308,19 @@ impl Engine {
             question: &question,
             vector: &vector,
             filter: &filter,
+            as_of: moment.as_of,
             semantic: query.semantic,
             limit: query.candidates(),
         };
         let hits = loop {
+            self.check_cancelled()?;
             let mut candidates = index.candidates(&index_query)?;
             let is_wanted = |it: &&SearchCandidate| query.score(it) >= query.min_score();
             let is_all = candidates.iter().filter(is_wanted).count() < index_query.limit;
-            text_order::rank_as_typed(&*self.reader()?, &question, &mut candidates)?;
-            let mut hits = self.resolve(query, &candidates)?;
+            let reader = self.reader()?;
+            text_order::rank_as_typed(&*reader, &question, moment.versions, &mut candidates)?;
+            drop(reader);
+            let mut hits = self.resolve(query, &candidates, moment.versions)?;
             text_order::rank_latest_first(&question, &mut hits);
             if query.by_turn {
                 let (is_full, by_turn) = turns::by_turn(hits, &question, query.limit);
@@ -351,7 +376,12 @@ impl Engine {
 
     /// Reads the candidates from the store page by page: the hits, and as many as are compared
     /// with each other. Items deleted in the meantime are skipped.
-    fn resolve(&self, query: &Query, candidates: &[SearchCandidate]) -> Result<Vec<Hit>> {
+    fn resolve(
+        &self,
+        query: &Query,
+        candidates: &[SearchCandidate],
+        versions: &PastVersions,
+    ) -> Result<Vec<Hit>> {
         let min_score = query.min_score();
         let is_wanted = |it: &&SearchCandidate| query.score(it) >= min_score;
         let candidates: Vec<&SearchCandidate> = candidates.iter().filter(is_wanted).collect();
@@ -360,10 +390,12 @@ impl Engine {
         let mut hits: Vec<Hit> = Vec::with_capacity(limit.min(candidates.len()));
         let mut read = 0;
         for page in candidates.chunks(limit) {
+            self.check_cancelled()?;
             let refs: Vec<ItemRef> = page.iter().map(|candidate| candidate.item).collect();
             let items = reader.items(&refs)?;
             for (item, candidate) in items.into_iter().zip(page) {
                 let (conversation, signals) = (candidate.item.conversation(), candidate.signals);
+                let item = item.map(|item| versions.restore_item(item));
                 let item =
                     item.filter(|it| !matches!(it, StoredItem::Message(it) if it.is_left_out()));
                 let Some(item) = item.map(|item| recall.item(item)) else { continue };

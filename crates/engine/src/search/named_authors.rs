@@ -13,9 +13,10 @@ pub(super) fn authors(
     question: &Question,
     filter: &Filter,
 ) -> (Vec<String>, Vec<u16>) {
-    let mut authors_in_scope: Vec<u16> = match &filter.conversations {
-        None => (0..index.authors.len() as u16).collect(),
-        Some(conversations) => {
+    let mut authors_in_scope: Vec<u16> = match (&filter.past, &filter.conversations) {
+        (Some(past), _) => past.authors.clone(),
+        (None, None) => (0..index.authors.len() as u16).collect(),
+        (None, Some(conversations)) => {
             conversations.entries(index).flat_map(|entry| entry.authors.iter().copied()).collect()
         }
     };

@@ -13,6 +13,7 @@ use super::index::{
     FLAG_QUESTION, FLAG_STANDING_INSTRUCTION, FLAG_USER, IndexedItem, ItemIndex, NO_SESSION,
 };
 use super::named_authors::authors;
+use super::past::Past;
 use super::query_terms::{leave_out_common, mask};
 use super::scan::{QuantizedQuery, TopK};
 use super::term_matches::term_matches;
@@ -76,6 +77,8 @@ pub(super) fn rank(
         })
     };
     candidates.extend(nearest_by_similarity);
+    // Their present words and vectors did not make them candidates.
+    candidates.extend(filter.past.iter().flat_map(Past::restored).map(|(item, _)| item));
     for position in 0..candidates.len() {
         let item = &index.items[candidates[position] as usize];
         candidates.extend([item.before, item.after]);
@@ -130,27 +133,10 @@ fn drill(index: &ItemIndex, candidates: &mut Vec<u32>) {
 
 /// The query vector minus the mean of all messages in scope.
 fn quantized(index: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
-    let messages = messages_in_scope(index, filter).max(1) as f32;
-    let less = |sum: &[f32]| {
-        vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>()
-    };
-    let Some(conversations) = &filter.conversations else {
-        return QuantizedQuery::of(&less(&index.sum));
-    };
-    let mut sum = vec![0.0; index.dims];
-    for entry in conversations.entries(index) {
-        sum.iter_mut().zip(&entry.sum).for_each(|(sum, x)| *sum += x);
-    }
-    QuantizedQuery::of(&less(&sum))
-}
-
-fn messages_in_scope(index: &ItemIndex, filter: &Filter) -> u32 {
-    match &filter.conversations {
-        Some(conversations) => {
-            conversations.entries(index).map(|entry| entry.items.len() as u32).sum()
-        }
-        None => index.messages,
-    }
+    let messages = filter.message_count(index).max(1) as f32;
+    let sum = filter.vector_sum(index);
+    let less = vector.iter().zip(&*sum).map(|(x, sum)| x - sum / messages);
+    QuantizedQuery::of(&less.collect::<Vec<f32>>())
 }
 
 /// The items whose vectors are nearest to the query.
@@ -220,18 +206,13 @@ impl<'a> Scorer<'a> {
         let range =
             filter.conversations.as_ref().map_or(all, |conversations| conversations.range.clone());
         let matches = term_matches(index, &terms, filter, &range);
-        let messages = messages_in_scope(index, filter);
+        let messages = filter.message_count(index);
         let shares: Vec<f32> = terms.iter().map(|term| term.share()).collect();
         let weights = term_weights(&shares, messages, &matches.messages);
         let is_rare: Vec<bool> = matches.messages.iter().map(|it| is_rare(messages, *it)).collect();
         let rare_weights: Vec<f32> =
             weights.iter().zip(&is_rare).map(|(it, is)| if *is { *it } else { 0.0 }).collect();
-        let number = match &filter.conversations {
-            None => index.session_sizes.len() as u32,
-            Some(conversations) => {
-                conversations.entries(index).map(|entry| entry.session_count).sum()
-            }
-        };
+        let number = filter.session_count(index);
         Self {
             index,
             question,
@@ -335,13 +316,26 @@ impl<'a> Scorer<'a> {
 
     #[inline]
     fn length_norm(&self, item: u32) -> f32 {
-        self.index.length_norms[item as usize]
+        let restored = self.filter.restored(item);
+        restored.map_or(self.index.length_norms[item as usize], |restored| restored.length_norm)
+    }
+
+    /// An item, as it was at the time that is searched.
+    fn item(&self, item: u32) -> &IndexedItem {
+        let restored = self.filter.restored(item);
+        restored.map_or(&self.index.items[item as usize], |restored| &restored.item)
+    }
+
+    fn similarity(&self, item: u32) -> f32 {
+        let restored = self.filter.past.as_ref().and_then(|past| past.vector_of(item));
+        let (vectors, item) = restored.unwrap_or((&self.index.vectors, item));
+        vectors.similarity(item, self.quantized)
     }
 
     fn signals(&self, item: u32) -> Signals {
-        let it = &self.index.items[item as usize];
+        let it = self.item(item);
         let own_score = self.own_score(item);
-        let similarity = self.index.vectors.similarity(item, self.quantized);
+        let similarity = self.similarity(item);
         let session = self.index.session_of[item as usize];
         let is_user = it.flags & FLAG_USER != 0;
         let is_message = session != NO_SESSION;
@@ -422,7 +416,10 @@ impl<'a> Scorer<'a> {
     fn session(&self, number: u32) -> f32 {
         let terms = self.weights.len();
         let start = number as usize * terms;
-        let size = self.index.session_sizes[number as usize];
+        let size = match &self.filter.past {
+            Some(past) => past.session_sizes.get(&number).copied().unwrap_or(0),
+            None => self.index.session_sizes[number as usize],
+        };
         let counts = &self.session_term_counts[start..start + terms];
         let parts = counts.iter().zip(&self.session_weights);
         parts
@@ -434,7 +431,8 @@ impl<'a> Scorer<'a> {
 
     /// The score of the node that covers a message.
     fn window(&self, item: u32, it: &IndexedItem) -> f32 {
-        if it.cover == item {
+        let cover = &self.index.items[it.cover as usize];
+        if it.cover == item || !self.filter.in_scope(cover, it.cover) {
             return 0.0;
         }
         (self.own_score(it.cover) + self.index.vectors.similarity(it.cover, self.quantized)) / 2.0
@@ -456,8 +454,8 @@ impl<'a> Scorer<'a> {
 
     /// Scores an item as an answer, by the query's terms in the question right before it.
     fn answer(&self, item: u32) -> f32 {
-        let it = &self.index.items[item as usize];
-        let before = &self.index.items[it.before as usize];
+        let it = self.item(item);
+        let before = self.item(it.before);
         let session = |item: u32| self.index.session_of[item as usize];
         if it.before == item
             || before.flags & FLAG_QUESTION == 0

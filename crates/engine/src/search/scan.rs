@@ -63,14 +63,12 @@ impl QuantizedVectors {
         self.bits[item * words..(item + 1) * words].copy_from_slice(&bits(vector));
     }
 
-    /// Adds the vector of an item to two sums.
-    pub(super) fn add_to(&self, item: u32, [one, other]: [&mut [f32]; 2]) {
+    /// Adds the vector of an item to a sum.
+    pub(super) fn add_to(&self, item: u32, sum: &mut [f32]) {
         let start = item as usize * self.dims;
         let (row, scale) = (&self.bytes[start..start + self.dims], self.scales[item as usize]);
-        for (byte, (one, other)) in row.iter().zip(one.iter_mut().zip(other)) {
-            let x = f32::from(*byte as i8) * scale;
-            *one += x;
-            *other += x;
+        for (byte, sum) in row.iter().zip(sum) {
+            *sum += f32::from(*byte as i8) * scale;
         }
     }
 

@@ -6,6 +6,7 @@ use treering_core::QuestionTerm;
 
 use super::filter::Filter;
 use super::index::{ItemIndex, NO_SESSION};
+use super::past::Past;
 
 /// The terms of a query in each item, with counts.
 pub(super) struct TermMatches {
@@ -38,6 +39,14 @@ pub(super) fn term_matches(
             }
         }
     }
+    for (item, restored) in filter.past.iter().flat_map(Past::restored) {
+        for (term, question_term) in terms.iter().enumerate() {
+            if question_term.ids().any(|id| restored.terms.binary_search(&id).is_ok()) {
+                matches.holds[(item - range.start) as usize] |= 1 << term;
+                matches.count(index.session_of[item as usize], term, 1);
+            }
+        }
+    }
     matches
 }
 
@@ -56,8 +65,13 @@ impl TermMatches {
         // Consecutive items mostly belong to one session.
         let (mut session, mut run_length) = (NO_SESSION, 0);
         for item in run.iter().map(|item| base + usize::from(*item)) {
-            if scoped && !filter.in_scope(&index.items[item]) {
-                continue;
+            if scoped {
+                let number = item as u32;
+                // An amended message has other terms in the past, which are added later.
+                if !filter.in_scope(&index.items[item], number) || filter.restored(number).is_some()
+                {
+                    continue;
+                }
             }
             let bits = &mut self.holds[item - start];
             if *bits >> term & 1 == 1 {

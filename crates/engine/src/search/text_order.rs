@@ -8,12 +8,14 @@ use treering_core::{
 
 use super::{Hit, HitItem};
 use crate::error::Result;
+use crate::recall::PastVersions;
 
 /// Finds the literals of a question in the texts of the candidates that have their terms, and
 /// ranks the candidates again.
 pub(super) fn rank_as_typed(
     reader: &dyn Reader,
     question: &Question,
+    versions: &PastVersions,
     candidates: &mut [SearchCandidate],
 ) -> Result<()> {
     let with_terms = || candidates.iter().enumerate().filter(|(_, it)| it.has_literal_terms);
@@ -23,7 +25,7 @@ pub(super) fn rank_as_typed(
         return Ok(());
     }
     for (item, position) in reader.items(&refs)?.into_iter().zip(positions) {
-        if let Some(item) = item.map(HitItem::from) {
+        if let Some(item) = item.map(|item| HitItem::from(versions.restore_item(item))) {
             let share = share_as_typed(&question.literals, &item.text());
             candidates[position].signals.as_typed = share;
         }

@@ -2,8 +2,8 @@
 
 use treering_engine::{Engine, NewNote, Note, NoteChange};
 
-use crate::common::assert_sound;
 use super::{engine, request, session, turns};
+use crate::common::assert_sound;
 
 fn note(engine: &Engine, text: &str, project: Option<&str>, pinned: bool) -> Note {
     let note = NewNote {

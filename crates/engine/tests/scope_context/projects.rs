@@ -10,8 +10,8 @@ use treering_core::{
 };
 use treering_engine::{Amendment, Engine, Forget, JobScope, Update, UpdateStrategy, Worker};
 
-use crate::common::assert_sound;
 use super::{engine_with, request, session, turns};
+use crate::common::assert_sound;
 
 const SHOP: &str = "/srv/shop";
 

@@ -41,7 +41,7 @@ fn write(home: &Path, pauses: &[Pause]) -> Result<(), PauseError> {
     let path = pauses_path(home);
     let failed =
         |error: std::io::Error| PauseError(format!("cannot write {}: {error}", path.display()));
-    std::fs::create_dir_all(home).map_err(failed)?;
+    private_file::create_folder(home).map_err(failed)?;
     let entry = |pause: &Pause| PauseEntry {
         from: pause.from.to_string(),
         until: pause.until.map(|until| until.to_string()),

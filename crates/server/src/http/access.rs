@@ -1,9 +1,12 @@
 //! Access control for HTTP: host and origin checks, authentication and rate limiting. Every
 //! request to a protected route passes through it first.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::str::FromStr as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Authority;
@@ -12,15 +15,18 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use governor::clock::Clock as _;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use treering_core::TenantId;
 
 use super::App;
 use super::problem::Problem;
 use crate::access_tokens::AccessToken;
-use crate::service::Grant;
+use crate::service::{Grant, TokenScope};
 use treering::config::ServeSettings;
 
 /// Number of rate limiter keys above which idle ones are evicted.
 const CALLERS: usize = 10_000;
+/// How often a lasting response checks that its token is still valid.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The access rules of the server.
 pub(super) struct AccessControl {
@@ -28,6 +34,7 @@ pub(super) struct AccessControl {
     hosts: Vec<String>,
     origins: Vec<String>,
     callers: DefaultKeyedRateLimiter<String>,
+    concurrent_requests: Arc<ConcurrentRequests>,
     clock: governor::clock::DefaultClock,
 }
 
@@ -40,6 +47,10 @@ impl AccessControl {
             hosts: settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             origins: settings.origins.clone(),
             callers: RateLimiter::keyed(Quota::per_second(each).allow_burst(burst)),
+            concurrent_requests: Arc::new(ConcurrentRequests {
+                limit: settings.concurrent_requests.get(),
+                counts: Mutex::default(),
+            }),
             clock: governor::clock::DefaultClock::default(),
         }
     }
@@ -84,6 +95,64 @@ impl AccessControl {
         checked.err().map(|not_until| RateLimited {
             seconds: not_until.wait_time_from(self.clock.now()).as_secs() + 1,
         })
+    }
+}
+
+/// Counts the requests that the server works on, by tenant, so that no tenant keeps all
+/// connections busy.
+struct ConcurrentRequests {
+    limit: usize,
+    counts: Mutex<HashMap<TenantId, usize>>,
+}
+
+impl ConcurrentRequests {
+    /// Counts a request until the guard is dropped; `None` if the tenant has reached the limit.
+    fn begin(self: &Arc<Self>, tenant: &TenantId) -> Option<ConcurrentRequest> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(tenant.clone()).or_default();
+        if *count >= self.limit {
+            return None;
+        }
+        *count += 1;
+        Some(ConcurrentRequest { of: Arc::clone(self), tenant: tenant.clone() })
+    }
+}
+
+/// A request that the server works on.
+struct ConcurrentRequest {
+    of: Arc<ConcurrentRequests>,
+    tenant: TenantId,
+}
+
+impl Drop for ConcurrentRequest {
+    fn drop(&mut self) {
+        let mut counts = self.of.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        match counts.get_mut(&self.tenant) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&self.tenant)),
+        }
+    }
+}
+
+/// The token of a request, if it has one.
+#[derive(Clone)]
+pub(super) struct Credential(Option<String>);
+
+impl Credential {
+    /// Whether the token is still valid. Access without a token stays valid.
+    pub(super) fn is_valid(&self, app: &App) -> bool {
+        let Self(Some(id)) = self else { return true };
+        app.tokens().is_valid(id, app.now()).unwrap_or(false)
+    }
+
+    /// Returns once the token is revoked or expired.
+    pub(super) async fn ended(&self, app: &App) {
+        if self.0.is_none() {
+            return std::future::pending().await;
+        }
+        while self.is_valid(app) {
+            tokio::time::sleep(TOKEN_CHECK_INTERVAL).await;
+        }
     }
 }
 
@@ -144,12 +213,41 @@ pub(super) async fn authorize(
     if let Some(wait) = access.check_rate_limit(&caller) {
         return wait.into_response();
     }
+    let credential = Credential(token.as_ref().map(|token| token.id.clone()));
+    let concurrent = match &token {
+        None => None,
+        Some(token) => match access.concurrent_requests.begin(&token.tenant) {
+            Some(request) => Some(request),
+            None => return too_many_at_once().into_response(),
+        },
+    };
     let grant = match token {
         None => Grant::full_access(app.tenants().root().clone()),
-        Some(token) => Grant::new(app.tenants().service_for(&token.tenant), token.scopes),
+        Some(token) => token_grant(&app, token),
     };
     request.extensions_mut().insert(grant);
-    next.run(request).await
+    request.extensions_mut().insert(credential);
+    let response = next.run(request).await;
+    drop(concurrent);
+    response
+}
+
+/// The access that a token gives.
+fn token_grant(app: &App, token: AccessToken) -> Grant {
+    app.tokens().record_use(&token.id, app.now());
+    let root = app.tenants().root();
+    let is_operator =
+        token.tenant == *root.engine().tenant() && token.scopes.allow(TokenScope::Admin);
+    let service = match is_operator {
+        true => root.clone(),
+        false => app.tenants().service_for(&token.tenant),
+    };
+    Grant::new(service, token.scopes)
+}
+
+fn too_many_at_once() -> Problem {
+    let hint = "wait for answers before you send more, or raise serve.concurrent_requests";
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests at once", Some(hint))
 }
 
 /// Counts a request to a page that needs no token.
@@ -181,6 +279,7 @@ fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Pro
     let secret =
         bearer(headers).ok_or_else(|| refuse("the Authorization header is not a bearer token"))?;
     match app.tokens().find(secret) {
+        Ok(Some(token)) if token.is_expired(app.now()) => Err(refuse("the token has expired")),
         Ok(Some(token)) => Ok(Some(token)),
         Ok(None) => Err(refuse("the token is unknown or revoked")),
         Err(error) => {
@@ -256,6 +355,19 @@ mod tests {
             access.check_origin(&HeaderMap::new()).is_ok(),
             "clients other than browsers send no origin"
         );
+    }
+
+    #[test]
+    fn a_tenant_has_a_limit_of_concurrent_requests() {
+        let requests = Arc::new(ConcurrentRequests { limit: 2, counts: Mutex::default() });
+        let [a, b] = ["a", "b"].map(|name| TenantId::new(name).unwrap());
+        let (first, second) = (requests.begin(&a), requests.begin(&a));
+        assert!(first.is_some() && second.is_some() && requests.begin(&a).is_none());
+        assert!(requests.begin(&b).is_some(), "another tenant has its own");
+        drop(first);
+        assert!(requests.begin(&a).is_some());
+        drop(second);
+        assert!(requests.counts.lock().unwrap().is_empty());
     }
 
     #[test]

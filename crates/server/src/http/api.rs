@@ -34,10 +34,10 @@ pub(super) type ApiResult<T> = Result<Json<T>, Problem>;
 /// Runs blocking work, if the caller's grant includes the scope.
 pub(super) async fn respond<T: Send + 'static>(
     grant: &Grant,
-    (scope, lane): (TokenScope, TaskKind),
+    (scope, kind): (TokenScope, TaskKind),
     work: impl FnOnce(&Service) -> Result<T, crate::service::ServiceError> + Send + 'static,
 ) -> ApiResult<T> {
-    Ok(Json(grant.require(scope)?.run(lane, work).await?))
+    Ok(Json(grant.require(scope)?.run(kind, work).await?))
 }
 
 pub(super) const READ: (TokenScope, TaskKind) = (TokenScope::Read, TaskKind::Read);
@@ -322,8 +322,7 @@ pub(super) async fn metrics(
     Extension(grant): Extension<Grant>,
 ) -> Result<impl IntoResponse, Problem> {
     let service = grant.require(TokenScope::Admin)?;
-    let everything = grant.has_full_access();
-    let process = everything || service.engine().tenant() == app.tenants().root().engine().tenant();
+    let (everything, process) = (grant.has_full_access(), service.is_operator());
     let stats = service.run(TaskKind::Read, move |service| {
         let engine = service.engine();
         let mut tenants = if everything { engine.tenants()? } else { Vec::new() };
@@ -372,7 +371,8 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
         return answer(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
     let service = app.tenants().root();
-    match service.run(TaskKind::Read, |service| Ok(service.engine().event_cursor()?)).await {
+    let read = service.run(TaskKind::HealthCheck, |service| Ok(service.engine().event_cursor()?));
+    match read.await {
         Ok(_) if service.engine().failure().is_some() => {
             answer(StatusCode::SERVICE_UNAVAILABLE, "the store refuses writes")
         }

@@ -1,6 +1,6 @@
-//! The bytes from and to a client. They tell the client's place whether the client keeps the
-//! server waiting, and a closed connection still takes what the client sends, so that the client
-//! reads its answer.
+//! The bytes from and to a client: records whether the client keeps the server waiting, ends
+//! connections whose client does not read, and takes what a client still sends when the server
+//! closes, so that the client reads its answer.
 
 use std::io;
 use std::pin::Pin;
@@ -14,16 +14,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::places::Place;
+use super::connection_limit::Connection;
 
 /// The time that a closed connection waits for further bytes of the client, and the maximum.
 const LINGER_QUIET: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(30);
 
-/// A connection to a client.
+/// The stream of a connection.
 pub(super) struct ClientIo {
     stream: TcpStream,
-    place: Arc<Place>,
+    connection: Arc<Connection>,
+    write_timeout: Duration,
+    /// The end of the time to read on, while the client does not read.
+    write_deadline: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
 }
 
@@ -34,8 +37,12 @@ struct Linger {
 }
 
 impl ClientIo {
-    pub(super) const fn new(stream: TcpStream, place: Arc<Place>) -> Self {
-        Self { stream, place, linger: None }
+    pub(super) const fn new(
+        stream: TcpStream,
+        connection: Arc<Connection>,
+        write_timeout: Duration,
+    ) -> Self {
+        Self { stream, connection, write_timeout, write_deadline: None, linger: None }
     }
 
     /// Discards what the client still sends. A socket that closes with unread bytes resets the
@@ -73,7 +80,7 @@ impl AsyncRead for ClientIo {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.place.received();
+            self.connection.received();
         }
         read
     }
@@ -86,8 +93,15 @@ impl AsyncWrite for ClientIo {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.place.sent(written.is_ready());
-        written
+        self.connection.sent(written.is_ready());
+        if written.is_ready() {
+            self.write_deadline = None;
+            return written;
+        }
+        let timeout = self.write_timeout;
+        let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -105,12 +119,12 @@ impl AsyncWrite for ClientIo {
 /// The body of a request.
 pub(super) struct RequestBody {
     body: Incoming,
-    place: Arc<Place>,
+    connection: Arc<Connection>,
 }
 
 impl RequestBody {
-    pub(super) const fn new(body: Incoming, place: Arc<Place>) -> Self {
-        Self { body, place }
+    pub(super) const fn new(body: Incoming, connection: Arc<Connection>) -> Self {
+        Self { body, connection }
     }
 }
 
@@ -123,7 +137,7 @@ impl Body for RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.place.set_awaits_body(frame.is_pending());
+        self.connection.set_awaits_body(frame.is_pending());
         frame
     }
 

@@ -13,6 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use treering_core::ports::Cursor;
 
 use super::App;
+use super::access::Credential;
 use super::problem::{Problem, Problems};
 use crate::service::{Grant, Service, ServiceError, TaskKind, TokenScope};
 use crate::views::{EventView, Slugs, kind_of};
@@ -27,7 +28,7 @@ type SseItem = Result<Event, std::convert::Infallible>;
 /// Server-sent events with JSON data: `turn` (messages stored), `sealed` (a window or group
 /// sealed, to be summarized), `node` (a summary is ready) and `failed` (a job failed). Send the
 /// last id as `Last-Event-ID` to resume without loss; without it, the stream starts with the next
-/// event.
+/// event. The stream ends when the token is revoked or expires.
 #[utoipa::path(get, path = "/v1/events", tag = "work",
     params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last event received",
         pattern = r"^\d{1,15}$")),
@@ -36,6 +37,7 @@ type SseItem = Result<Event, std::convert::Infallible>;
 pub(super) async fn events(
     State(app): State<App>,
     Extension(grant): Extension<Grant>,
+    Extension(credential): Extension<Credential>,
     headers: HeaderMap,
 ) -> Result<Sse<KeepAliveStream<ReceiverStream<SseItem>>>, Problem> {
     let service = grant.require(TokenScope::Read)?.clone();
@@ -60,6 +62,9 @@ pub(super) async fn events(
             loop {
                 commits.mark_unchanged();
                 let (events, now) = next_events(&service, cursor).await?;
+                if !credential.is_valid(&app) {
+                    return Ok(());
+                }
                 let ended = events.is_empty();
                 for event in events {
                     // The send fails once the client has disconnected.
@@ -74,6 +79,7 @@ pub(super) async fn events(
         let ended: Result<(), ServiceError> = tokio::select! {
             ended = follow => ended,
             () = send.closed() => Ok(()),
+            () = credential.ended(&app) => Ok(()),
             () = stop.cancelled() => Ok(()),
         };
         if let Err(refusal @ (ServiceError::Engine(_) | ServiceError::Internal(_))) = ended {

@@ -102,12 +102,11 @@ impl EncodeLabelValue for Tenant {
 }
 
 /// The per-tenant gauges: name, help text and value.
-const AMOUNTS: [(&str, &str, Amount); 13] = [
+const AMOUNTS: [(&str, &str, Amount); 12] = [
     ("conversations", "Number of conversations", |it| it.conversations.into()),
     ("turns", "Number of turns", |it| it.turns.into()),
     ("messages", "Number of messages", |it| it.messages.into()),
     ("tokens", "Tokens in all messages", |it| it.tokens as f64),
-    ("store_bytes", "Size of the store in bytes", |it| it.store.bytes as f64),
     ("jobs_queued", "Jobs waiting or running", |it| it.tree.jobs_queued.into()),
     ("jobs_failed", "Jobs that failed permanently", |it| it.tree.jobs_failed.into()),
     ("dirty_ratio", "Share of nodes to be rewritten", |it| it.tree.dirty_ratio),
@@ -192,6 +191,10 @@ impl Metrics {
                 "Resident memory of the process in bytes",
                 resident,
             );
+            let store = Number::default();
+            let bytes = tenants.first().and_then(|(_, metrics)| metrics.stats.store.bytes);
+            store.set(bytes.unwrap_or(0) as f64);
+            registry.register("store_bytes", "Size of the store in bytes", store);
         }
         let events = self.events_of(tenants);
         registry.register("events", "Events committed to the store by any process", events);

@@ -5,11 +5,11 @@ mod access;
 mod amend;
 mod api;
 mod client_io;
+mod connection_limit;
 mod events;
 mod forget;
 mod metrics;
 mod notes;
-mod places;
 mod problem;
 mod request_log;
 mod server;
@@ -37,6 +37,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
+use treering_core::Timestamp;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -53,6 +54,8 @@ use treering::config::ServeSettings;
 /// The timeout of an MCP call. It is long because a call may wait for summaries and report
 /// progress.
 const MCP_CALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// How often the last use of tokens is saved.
+const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(10);
 /// Extra time to release job leases at shutdown. Leases that are not released expire.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
@@ -116,6 +119,17 @@ impl App {
 
     fn stop(&self) -> &CancellationToken {
         &self.0.stop
+    }
+
+    /// Saves the last use of tokens. Blocking.
+    fn save_token_uses(&self) {
+        if let Err(error) = self.tokens().save_uses() {
+            tracing::warn!(%error, "cannot save the last use of tokens");
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.tenants().root().engine().clock().now()
     }
 }
 
@@ -186,9 +200,13 @@ impl Server {
         tokio::select! {
             () = server::serve_connections(listener, router, &settings, app.stop().clone()) => {}
             () = stopped => {}
+            () = save_token_uses(&app) => {}
         }
         let deadline = Instant::now() + stop_timeout;
-        let ended = tokio::task::spawn_blocking(move || app.tenants().stop_by(deadline));
+        let ended = tokio::task::spawn_blocking(move || {
+            app.save_token_uses();
+            app.tenants().stop_by(deadline)
+        });
         match tokio::time::timeout(stop_timeout + SHUTDOWN_GRACE, ended).await {
             Ok(Ok(Ok(0))) => {}
             Ok(Ok(Ok(jobs))) => {
@@ -206,6 +224,15 @@ impl Server {
                 );
             }
         }
+    }
+}
+
+/// Saves the last use of tokens at intervals, without end.
+async fn save_token_uses(app: &App) {
+    loop {
+        tokio::time::sleep(TOKEN_USE_INTERVAL).await;
+        let app = app.clone();
+        drop(tokio::task::spawn_blocking(move || app.save_token_uses()).await);
     }
 }
 

@@ -82,6 +82,8 @@ impl From<ServiceError> for Problem {
                 Error::Invalid(_) => StatusCode::BAD_REQUEST,
                 Error::Provider(_) | Error::Unanswered(_) => StatusCode::BAD_GATEWAY,
                 Error::Store(StoreError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+                // Nobody waits for the answer.
+                Error::Cancelled => StatusCode::REQUEST_TIMEOUT,
                 Error::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             },
             ServiceError::InvalidRequest(_) => StatusCode::BAD_REQUEST,

@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_io::{ClientIo, RequestBody};
 use super::close_connection;
-use super::places::{Place, Places};
+use super::connection_limit::{Connection, ConnectionLimit};
 use super::problem::Problem;
 use treering::config::ServeSettings;
 
-/// The paths that the reserve serves.
+/// The paths that are answered while the server works on requests of all connections.
 const HEALTH_CHECKS: [&str; 2] = ["/health", "/ready"];
 
 type Requests = TowerToHyperService<Router>;
@@ -42,39 +42,36 @@ pub(super) async fn serve_connections(
     http.timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(settings.header_timeout_ms));
     let write_timeout = Duration::from_millis(settings.write_timeout_ms);
-    let places = Places::new(settings.connections.get(), settings.connections_per_address.get());
+    let limit =
+        ConnectionLimit::new(settings.connections.get(), settings.connections_per_address.get());
     let router = TowerToHyperService::new(router);
     let open = GracefulShutdown::new();
     loop {
-        // While all places are busy, further connections wait in the operating system's queue.
-        let next = async {
-            let (stream, peer) = Listener::accept(&mut listener).await;
-            (stream, peer, places.place(peer.ip()).await)
-        };
-        let (stream, peer, placed) = tokio::select! {
-            next = next => next,
+        let (stream, peer) = tokio::select! {
+            accepted = Listener::accept(&mut listener) => accepted,
             () = stop.cancelled() => break,
         };
-        let guard = match placed {
-            Ok(guard) => guard,
-            Err(refusal) => {
-                tracing::debug!(%peer, ?refusal, "a connection got no place");
+        let admitted = match limit.admit(peer.ip()) {
+            Ok(admitted) => admitted,
+            Err(reached) => {
+                tracing::debug!(%peer, ?reached, "a connection was refused");
                 continue;
             }
         };
-        let place = guard.place();
-        let (router, served) = (router.clone(), Arc::clone(&place));
-        let service =
-            service_fn(move |request| answer(router.clone(), Arc::clone(&served), peer, request));
-        let client = ClientIo::new(stream, Arc::clone(&place));
-        let connection = open.watch(http.serve_connection(TokioIo::new(client), service));
+        let connection = admitted.connection();
+        let (router, of_requests) = (router.clone(), Arc::clone(&connection));
+        let service = service_fn(move |request| {
+            answer(router.clone(), Arc::clone(&of_requests), peer, request)
+        });
+        let client = ClientIo::new(stream, Arc::clone(&connection), write_timeout);
+        let served = open.watch(http.serve_connection(TokioIo::new(client), service));
         tokio::spawn(async move {
-            let _guard = guard;
+            let _admitted = admitted;
             tokio::select! {
-                ended = connection => if let Err(error) = ended {
+                ended = served => if let Err(error) = ended {
                     tracing::debug!(%error, "a connection failed");
                 },
-                () = place.ended(write_timeout) => {
+                () = connection.closed() => {
                     tracing::debug!(%peer, "a connection that kept the server waiting was closed");
                 }
             }
@@ -84,23 +81,23 @@ pub(super) async fn serve_connections(
     open.shutdown().await;
 }
 
-/// Answers a request. A connection of the reserve answers health checks alone.
+/// Answers a request. A connection beyond the limit answers health checks alone.
 async fn answer(
     router: Requests,
-    place: Arc<Place>,
+    connection: Arc<Connection>,
     peer: SocketAddr,
     mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    if place.is_reserve() && !HEALTH_CHECKS.contains(&request.uri().path()) {
+    if connection.health_checks_only() && !HEALTH_CHECKS.contains(&request.uri().path()) {
         let hint = Some("try again, or raise the setting serve.connections");
         let error = "all connections are busy";
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, error, hint);
         return Ok(close_connection(problem.into_response()));
     }
     request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
-    place.set_busy(true);
-    let response =
-        router.call(request.map(|body| RequestBody::new(body, Arc::clone(&place)))).await;
-    place.set_busy(false);
+    connection.set_has_request(true);
+    let request = request.map(|body| RequestBody::new(body, Arc::clone(&connection)));
+    let response = router.call(request).await;
+    connection.set_has_request(false);
     response
 }

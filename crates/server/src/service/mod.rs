@@ -18,7 +18,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use treering_core::{Conversation, ConversationId, GateStatus, TenantId};
-use treering_engine::Engine;
+use treering_engine::{Cancellation, Engine};
 
 pub use authorization::{Grant, TokenScope, TokenScopes};
 pub use blocking_pool::{BlockingPool, TaskKind};
@@ -44,6 +44,8 @@ pub struct Service {
     /// The origins of the settings.
     effective: Arc<[EffectiveSetting]>,
     pool: BlockingPool,
+    /// Whether the caller may see facts about the whole store and the process.
+    is_operator: bool,
     /// Ensures that a refused write is logged only once.
     stopped: Arc<Once>,
 }
@@ -53,7 +55,7 @@ impl Service {
     #[must_use]
     pub fn new(engine: Engine, settings: Arc<Settings>) -> Self {
         let (pool, stopped) = (BlockingPool::new(), Arc::new(Once::new()));
-        Self { engine, settings, effective: Arc::default(), pool, stopped }
+        Self { engine, settings, effective: Arc::default(), pool, is_operator: true, stopped }
     }
 
     /// The service, with the origins of its settings.
@@ -62,10 +64,16 @@ impl Service {
         Self { effective: effective.into(), ..self }
     }
 
-    /// The service of another tenant of the same store.
+    /// The service of a tenant of the same store. Its caller is not the operator of the store.
     #[must_use]
     pub fn of_tenant(&self, tenant: TenantId) -> Self {
-        Self { engine: self.engine.for_tenant(tenant), ..self.clone() }
+        Self { engine: self.engine.for_tenant(tenant), is_operator: false, ..self.clone() }
+    }
+
+    /// Whether the caller may see facts about the whole store and the process.
+    #[must_use]
+    pub const fn is_operator(&self) -> bool {
+        self.is_operator
     }
 
     /// The engine of the tenant.
@@ -80,19 +88,21 @@ impl Service {
         &self.settings
     }
 
-    /// Runs blocking work on the blocking pool.
+    /// Runs blocking work on the blocking pool. Dropping the future cancels work that only reads.
     pub async fn run<T: Send + 'static>(
         &self,
-        lane: TaskKind,
+        kind: TaskKind,
         work: impl FnOnce(&Self) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let service = self.clone();
-        let work = move || {
+        let work = move |cancellation: Cancellation| {
+            let engine = service.engine.with_cancellation(cancellation);
+            let service = Self { engine, ..service };
             let done = work(&service);
             service.log_failure();
             done
         };
-        self.pool.run(lane, work).await
+        self.pool.run(self.engine.tenant(), kind, work).await
     }
 
     /// Logs, once, that the store refuses writes.

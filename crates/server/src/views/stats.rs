@@ -151,8 +151,9 @@ pub struct StoreView {
     pub location: String,
     /// Schema version.
     pub schema_version: u32,
-    /// Size in bytes.
-    pub bytes: u64,
+    /// Size in bytes, of all tenants together; absent unless the caller operates the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// The reason this process refuses all writes until restart, and the remedy.
     pub writes_refused: Option<String>,
 }
@@ -200,7 +201,7 @@ impl StatsView {
                 kind: stats.store.kind,
                 location: stats.store.location,
                 schema_version: stats.store.schema_version,
-                bytes: stats.store.bytes,
+                bytes: Some(stats.store.bytes),
                 writes_refused: writes_refused(engine),
             },
             tree: TreeStatsView::of(&engine.tree_stats(id)?),

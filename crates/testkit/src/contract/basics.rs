@@ -53,6 +53,15 @@ pub fn stored_items_are_read_back(store: &dyn Store) {
         messages[1..]
     );
     assert_eq!(reads.messages(key(1).id, Span::starting(MessageIdx(0), 1)).unwrap(), messages[..1]);
+    for span in [
+        everything(MessageIdx(0)),
+        Span::between(MessageIdx(1), MessageIdx(2)),
+        Span::starting(MessageIdx(0), 1),
+    ] {
+        let read = reads.messages(key(1).id, span).unwrap();
+        let tokens: u64 = read.iter().map(|message| u64::from(message.tokens)).sum();
+        assert_eq!(reads.message_tokens(key(1).id, span).unwrap(), tokens, "{span:?}");
+    }
     assert_eq!(reads.tool_calls(key(1).id, everything(TurnNo(0))).unwrap(), [call]);
     assert_eq!(reads.totals().unwrap(), (1, it.totals));
     drop(reads);

@@ -520,6 +520,7 @@ mod tests {
             "serve.write_timeout_ms",
             "serve.connections",
             "serve.connections_per_address",
+            "serve.concurrent_requests",
             "providers.connect_timeout_ms",
             "providers.openai.timeout_ms",
         ] {

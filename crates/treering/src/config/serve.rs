@@ -47,8 +47,8 @@ pub struct ServeSettings {
     pub write_timeout_ms: u64,
 
     /// Maximum number of open connections, event streams included. When all are open, the next
-    /// client gets the place of the connection that has kept the server waiting for longest.
-    /// While the server works on a request of every connection, further clients wait.
+    /// client takes over from the connection that has kept the server waiting for longest. While
+    /// the server works on a request of every connection, further requests get 503.
     #[config(env = "TREERING_SERVE_CONNECTIONS", default = 512)]
     pub connections: std::num::NonZeroUsize,
 
@@ -56,6 +56,11 @@ pub struct ServeSettings {
     /// limit, because all programs of the machine share them.
     #[config(env = "TREERING_SERVE_CONNECTIONS_PER_ADDRESS", default = 128)]
     pub connections_per_address: std::num::NonZeroUsize,
+
+    /// Maximum number of requests of one tenant that the server works on at the same time.
+    /// Further ones are refused. Requests without a token have no such limit.
+    #[config(env = "TREERING_SERVE_CONCURRENT_REQUESTS", default = 128)]
+    pub concurrent_requests: std::num::NonZeroUsize,
 
     /// Maximum number of requests per second for each token, or for each address without a
     /// token. Bursts may be twice as large.

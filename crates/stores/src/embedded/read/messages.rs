@@ -37,6 +37,22 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         self.query_all(&sql, params, |columns| message(columns, &row.threads))
     }
 
+    pub(super) fn read_message_tokens(
+        &self,
+        id: ConversationId,
+        span: Span<MessageIdx>,
+    ) -> StoreResult<u64> {
+        let Some(row) = self.row(id)? else { return Ok(0) };
+        // Positions have no gaps, so a limit is an upper bound.
+        let sql = "SELECT ifnull(sum(tokens), 0) FROM messages
+            WHERE tenant = ?1 AND conversation = ?2 AND idx >= ?3 AND idx < ?4";
+        let limited = i64::from(span.from.0).saturating_add(rows(span.limit));
+        let until = end(span.until.map(|idx| idx.0)).min(limited);
+        let params = params![self.tenant, row.pk, span.from.0, until];
+        let sum: Option<i64> = self.query_one(sql, params, |row| row.get(0))?;
+        Ok(sum.map_or(0, i64::unsigned_abs))
+    }
+
     pub(super) fn read_versions(
         &self,
         id: ConversationId,

@@ -134,6 +134,10 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         self.read_messages(id, span)
     }
 
+    fn message_tokens(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<u64> {
+        self.read_message_tokens(id, span)
+    }
+
     fn versions(
         &self,
         id: ConversationId,
