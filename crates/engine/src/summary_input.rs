@@ -314,7 +314,7 @@ impl SummaryInput {
 fn node_passage(node: Node) -> Option<Passage> {
     let Node { range_start, range_end, content, .. } = node;
     let is_written = content != NodeContent::default();
-    is_written.then(|| Passage::Node(NodePassage { range_start, range_end, content }))
+    is_written.then_some(Passage::Node(NodePassage { range_start, range_end, content }))
 }
 
 /// The nodes of a level in one group of the level above.

@@ -281,7 +281,7 @@ fn a_thread_has_its_nodes() {
     let windows = |thread: &str| {
         let of = |node: &&Node| match &node.spec.covers {
             Coverage::Messages(window) => window.thread.as_str() == thread,
-            Coverage::Nodes(_) | Coverage::Whole(_) => false,
+            Coverage::Nodes(_) | Coverage::Whole(_) | Coverage::Sessions(_) => false,
         };
         nodes.iter().filter(of).map(|node| node.id.clone()).collect::<Vec<_>>()
     };

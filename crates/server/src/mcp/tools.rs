@@ -46,7 +46,7 @@ pub(super) enum MemoryTool {
 }
 
 impl MemoryTool {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Remember,
         Self::Notes,
         Self::Search,
