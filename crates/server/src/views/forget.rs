@@ -45,6 +45,7 @@ pub struct ForgetEffectView {
     /// Whether the whole conversation goes.
     pub removed: bool,
     /// The positions of the messages: the first and the last of each run.
+    #[schema(value_type = Vec<Vec<u32>>)]
     pub messages: Vec<(u32, u32)>,
     /// The number of rows erased, by kind.
     pub erased: ErasedView,

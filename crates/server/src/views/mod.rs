@@ -30,6 +30,7 @@ pub use stats::{
 pub use summary::{ParameterView, PolicyView, ThreadList, TurnSummaryView};
 pub use tree::{
     BranchView, CoversView, ExpandView, ExpandedNodeView, LineView, NodeView, TreePage, UpdateView,
+    WindowView,
 };
 pub use work::Slugs;
 pub use work::{JobView, LogView, OperationView, StatusView};

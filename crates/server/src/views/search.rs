@@ -68,7 +68,7 @@ pub struct SignalView {
 }
 
 /// The item that matched.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum FoundView {
     /// A message.
@@ -114,6 +114,49 @@ pub enum FoundView {
         parent: Option<u32>,
     },
 }
+
+/// The fields of all kinds of [`FoundView`]. Its schema has them side by side: generators of clients
+/// cannot flatten a choice.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the schema is used")]
+struct FoundFields {
+    /// Position of a message in the conversation.
+    idx: Option<u32>,
+    /// The turn of a message or tool call.
+    turn: Option<u32>,
+    /// The thread of a message or tool call.
+    thread: Option<String>,
+    /// The role of a message: `user`, `assistant`, `system` or `tool`.
+    role: Option<String>,
+    /// The speaker of a message.
+    author: Option<String>,
+    /// Whether a message was edited.
+    edited: Option<bool>,
+    /// The name of the tool that was called.
+    call: Option<String>,
+    /// Position of a tool call in the turn.
+    order: Option<u32>,
+    /// Whether a tool call succeeded.
+    success: Option<bool>,
+    /// Position of the last message before a tool call.
+    after: Option<u32>,
+    /// The id of a node.
+    node: Option<String>,
+    /// Position of the first message that a node covers.
+    covers_from: Option<u32>,
+    /// One past the last message that a node covers.
+    covers_until: Option<u32>,
+    /// Number of the group above a node.
+    parent: Option<u32>,
+}
+
+impl utoipa::PartialSchema for FoundView {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        FoundFields::schema()
+    }
+}
+
+impl utoipa::ToSchema for FoundView {}
 
 impl HitView {
     /// Builds the views of hits.

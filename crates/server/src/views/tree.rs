@@ -203,22 +203,26 @@ pub struct NodeView {
 #[serde(rename_all = "snake_case")]
 pub enum CoversView {
     /// Messages of a thread.
-    Messages {
-        /// The thread.
-        thread: String,
-        /// The first message.
-        from_idx: u32,
-        /// Offset of the first character in the first message.
-        from_offset: u32,
-        /// The last message.
-        until_idx: u32,
-        /// Offset past the last character in the last message.
-        until_offset: u32,
-    },
+    Messages(WindowView),
     /// Nodes of the level below.
     Nodes(Vec<String>),
     /// A whole closed conversation: the topmost nodes of its tree.
     Whole(Vec<String>),
+}
+
+/// Messages of a thread.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct WindowView {
+    /// The thread.
+    pub thread: String,
+    /// The first message.
+    pub from_idx: u32,
+    /// Offset of the first character in the first message.
+    pub from_offset: u32,
+    /// The last message.
+    pub until_idx: u32,
+    /// Offset past the last character in the last message.
+    pub until_offset: u32,
 }
 
 impl NodeView {
@@ -228,13 +232,13 @@ impl NodeView {
         let ids =
             || node.spec.covers.nodes().iter().map(ToString::to_string).collect::<Vec<String>>();
         let covers = match &node.spec.covers {
-            Coverage::Messages(window) => CoversView::Messages {
+            Coverage::Messages(window) => CoversView::Messages(WindowView {
                 thread: window.thread.to_string(),
                 from_idx: window.from.idx.0,
                 from_offset: window.from.offset,
                 until_idx: window.until.idx.0,
                 until_offset: window.until.offset,
-            },
+            }),
             Coverage::Nodes(_) => CoversView::Nodes(ids()),
             Coverage::Whole(_) => CoversView::Whole(ids()),
         };

@@ -341,16 +341,30 @@ struct Limited {
     name: Option<String>,
     #[serde(default)]
     tool_calls: Vec<Limited>,
+    /// The function of a tool call, as chat APIs have it.
+    #[serde(alias = "custom", alias = "function_call")]
+    function: Option<LimitedFunction>,
+}
+
+#[derive(Deserialize)]
+struct LimitedFunction {
+    name: String,
 }
 
 impl Limited {
+    /// The name of a tool call.
+    fn tool(&self) -> Option<&str> {
+        let function = self.function.as_ref().map(|function| function.name.as_str());
+        self.name.as_deref().or(function)
+    }
+
     fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("external_id", self.external_id.as_ref(), MAX_KEY_CHARS),
             ("author", self.author.as_ref(), MAX_NAME_CHARS),
         ])?;
-        check_tool_calls(self.name.as_deref().into_iter())?;
-        let names = self.tool_calls.iter().map(|call| call.name.as_deref().unwrap_or_default());
+        check_tool_calls(self.tool().into_iter())?;
+        let names = self.tool_calls.iter().map(|call| call.tool().unwrap_or_default());
         check_tool_calls(names)?;
         self.tool_calls.iter().try_for_each(Self::check)
     }
