@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use confique::Config as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities,
     CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, GetTaskParams, GetTaskResult, JsonObject, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, Prompt, PromptArgument, PromptMessage, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
-    ServerConfig, Tool, UpdateTaskParams,
+    ServerConfig, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -111,12 +111,21 @@ impl ServerHandler for Extended {
                 return Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into());
             }
             "test_tool_with_progress" => vec![ContentBlock::text(progress(&context).await)],
-            "greet" => vec![ContentBlock::text("Hello!")],
-            "slow_compute" | "failing_job" | "protocol_error_job" => {
+            "test_logging_tool" | "test_streaming_elicitation" => {
+                vec![ContentBlock::text("The server sends only results.")]
+            }
+            "test_custom_header" => vec![ContentBlock::text("The header matches.")],
+            "greet" => {
+                let name = request.arguments.as_ref().and_then(|it| it.get("name")?.as_str());
+                vec![ContentBlock::text(format!("Hello, {}!", name.unwrap_or("you")))]
+            }
+            "slow_compute" | "failing_job" | "protocol_error_job" | "test_missing_capability" => {
                 let started = self.0.run_as_task(&context, |_| job(request.clone()));
-                return match started {
-                    Some(task) => Ok(task),
-                    None => job(request).await.map(Into::into),
+                return match (started, request.name.as_ref()) {
+                    (Some(task), _) => Ok(task),
+                    (None, "slow_compute") => job(request).await.map(Into::into),
+                    (None, "test_missing_capability") => Err(missing(&json!({ "sampling": {} }))),
+                    (None, _) => Err(missing(&json!({ "extensions": { TASKS_EXTENSION_ID: {} } }))),
                 };
             }
             _ => return self.0.call_tool(request, context).await,
@@ -275,6 +284,9 @@ fn tools() -> Vec<Tool> {
         "test_multiple_content_types",
         "test_error_handling",
         "test_tool_with_progress",
+        "test_logging_tool",
+        "test_streaming_elicitation",
+        "test_missing_capability",
         "greet",
         "slow_compute",
         "failing_job",
@@ -291,13 +303,38 @@ fn tools() -> Vec<Tool> {
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
-            "$defs": { "address": { "type": "object", "properties": {
+            "$defs": { "address": { "$anchor": "addressDef", "type": "object", "properties": {
                 "street": { "type": "string" }, "city": { "type": "string" } } } },
-            "properties": { "name": { "type": "string" }, "address": { "$ref": "#/$defs/address" } },
+            "properties": {
+                "name": { "type": "string" },
+                "address": { "$ref": "#/$defs/address" },
+                "contactMethod": { "type": "string", "enum": ["phone", "email"] },
+                "phone": { "type": "string" },
+                "email": { "type": "string" }
+            },
+            "allOf": [{ "anyOf": [{ "required": ["phone"] }, { "required": ["email"] }] }],
+            "if": { "properties": { "contactMethod": { "const": "phone" } },
+                "required": ["contactMethod"] },
+            "then": { "required": ["phone"] },
+            "else": { "required": ["email"] },
             "additionalProperties": false
         }),
     ));
+    tools.push(tool(
+        "test_custom_header",
+        json!({
+            "type": "object",
+            "properties": { "region": { "type": "string", "x-mcp-header": "Region" } },
+            "required": ["region"]
+        }),
+    ));
     tools
+}
+
+/// The error for a client that lacks a capability.
+fn missing(capability: &Value) -> ErrorData {
+    let required = serde_json::from_value::<ClientCapabilities>(capability.clone());
+    ErrorData::missing_required_client_capability(required.unwrap_or_default())
 }
 
 /// A job that takes a while: it succeeds, fails as a tool, or fails as a request.
