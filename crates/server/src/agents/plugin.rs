@@ -32,9 +32,12 @@ pub struct PluginFile {
 pub fn plugin_files() -> Vec<PluginFile> {
     let program = Program { path: NAME.into(), options: Vec::new() };
     let server = json!({ "mcpServers": { NAME: { "command": NAME, "args": ["mcp"] } } });
-    let skill = include_str!("skill.md").to_owned();
-    let mut files =
-        vec![in_plugin(".mcp.json", pretty(&server)), in_plugin("skills/memory/SKILL.md", skill)];
+    let (readme, skill) = (include_str!("plugin_readme.md"), include_str!("skill.md"));
+    let mut files = vec![
+        in_plugin(".mcp.json", pretty(&server)),
+        in_plugin("README.md", readme.to_owned()),
+        in_plugin("skills/memory/SKILL.md", skill.to_owned()),
+    ];
     for agent in AGENTS {
         let (marketplace, manifest) = match agent {
             CodingAgent::Codex => (".agents/plugins/marketplace.json", ".codex-plugin"),
