@@ -256,6 +256,7 @@ fn errors_suggest_the_next_step() {
     let unknown = client.reply("tools/call", &json!({ "name": "recall", "arguments": {} }));
     assert!(unknown["error"]["message"].as_str().unwrap().contains("remember"), "{unknown}");
     let unknown = client.reply("resources/read", &json!({ "uri": "conversation://nowhere" }));
+    assert_eq!(unknown["error"]["data"]["uri"], "conversation://nowhere", "{unknown}");
     assert!(unknown["error"]["message"].as_str().unwrap().contains("nowhere"), "{unknown}");
     client.end();
 }

@@ -766,7 +766,7 @@ fn the_openapi_document_has_every_entry_shape_that_append_accepts() {
     server.stop();
 }
 
-/// What the command line prints with `--json` is what HTTP answers.
+/// The command line prints with `--json` the JSON that HTTP answers.
 #[test]
 fn the_command_line_and_http_have_one_shape() {
     let home = tempfile::tempdir().unwrap();

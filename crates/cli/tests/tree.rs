@@ -647,7 +647,7 @@ impl Home {
         let finished = tree.as_array().unwrap().iter().filter(|branch| branch["turns"] != 0);
         let ids = finished.filter_map(|branch| branch["id"].as_str()).filter(|id| !id.is_empty());
         let page = |id: &str| {
-            let mut page = self.json(&["show", id]);
+            let mut page = self.json(&["show", id])["node"].take();
             for field in ["generated_at", "generation_ms"] {
                 page.as_object_mut().unwrap().remove(field).unwrap();
             }

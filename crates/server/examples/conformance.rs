@@ -18,7 +18,7 @@ use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, Prompt, PromptArgument, PromptMessage, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
-    ServerConfig, Tool, UpdateTaskParams,
+    ServerConfig, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -124,9 +124,8 @@ impl ServerHandler for Extended {
                 return match (started, request.name.as_ref()) {
                     (Some(task), _) => Ok(task),
                     (None, "slow_compute") => job(request).await.map(Into::into),
-                    (None, _) => Err(ErrorData::missing_required_client_capability(
-                        ClientCapabilities::builder().enable_tasks().build(),
-                    )),
+                    (None, "test_missing_capability") => Err(missing(&json!({ "sampling": {} }))),
+                    (None, _) => Err(missing(&json!({ "extensions": { TASKS_EXTENSION_ID: {} } }))),
                 };
             }
             _ => return self.0.call_tool(request, context).await,
@@ -330,6 +329,12 @@ fn tools() -> Vec<Tool> {
         }),
     ));
     tools
+}
+
+/// The error for a client that lacks a capability.
+fn missing(capability: &Value) -> ErrorData {
+    let required = serde_json::from_value::<ClientCapabilities>(capability.clone());
+    ErrorData::missing_required_client_capability(required.unwrap_or_default())
 }
 
 /// A job that takes a while: it succeeds, fails as a tool, or fails as a request.

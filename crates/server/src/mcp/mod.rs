@@ -26,6 +26,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::task_manager::TaskContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
 use treering_core::TenantId;
 use treering_core::ports::ConversationFilter;
 
@@ -241,7 +242,10 @@ impl ServerHandler for McpServer {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Ok(self.read(&context, move |service| resources::read(service, &request.uri)).await?.into())
+        let uri = request.uri.clone();
+        let read = self.read(&context, move |service| resources::read(service, &request.uri));
+        let named = |error| ErrorData { data: Some(json!({ "uri": uri })), ..error };
+        Ok(read.await.map_err(named)?.into())
     }
 
     async fn list_prompts(

@@ -62,7 +62,7 @@ enum TurnEndType {
 /// A field whose value is JSON null and not absent.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum NullField {
+enum NullableField {
     Parts,
     Args,
     Result,
@@ -168,7 +168,7 @@ pub(super) struct MessageEntry {
     /// Fields that are null and not absent.
     #[serde(default)]
     #[schema(inline)]
-    null_fields: Vec<NullField>,
+    null_fields: Vec<NullableField>,
     /// Whether the message is a placeholder of a forgotten one.
     #[serde(default)]
     forgotten: bool,
@@ -178,7 +178,7 @@ pub(super) struct MessageEntry {
     /// Time at which the message was marked as wrong.
     #[schema(max_length = 40)]
     wrong_at: Option<String>,
-    /// What is right instead; needs `wrong_at`.
+    /// The correction; needs `wrong_at`.
     #[schema(max_length = 4000000)]
     correction: Option<String>,
 }
@@ -206,7 +206,7 @@ pub(super) struct ToolCallEntry {
     /// Fields that are null and not absent.
     #[serde(default)]
     #[schema(inline)]
-    null_fields: Vec<NullField>,
+    null_fields: Vec<NullableField>,
     /// Whether it succeeded.
     success: Option<bool>,
     /// Duration in milliseconds.
