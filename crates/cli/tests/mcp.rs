@@ -330,7 +330,8 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     let tools = client.ask("tools/list", &json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let expected = "remember search context expand sessions threads summaries_update forget status";
+    let expected =
+        "remember search context expand sessions threads summaries_update amend forget status";
     assert_eq!(names.join(" "), expected);
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object");
@@ -343,7 +344,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
         let reads = tool["annotations"]["readOnlyHint"].as_bool().unwrap();
         assert_eq!(
             reads,
-            !["remember", "threads", "summaries_update", "forget"]
+            !["remember", "threads", "summaries_update", "amend", "forget"]
                 .contains(&tool["name"].as_str().unwrap())
         );
     }
