@@ -328,7 +328,8 @@ fn a_pause_is_not_a_lag() {
     let turn = session.turn("One?", "One.");
     session.append(&turn);
     hook(&home, &session.input());
-    // The turns have the times 10:03 to 10:06.
+    assert_eq!(status(&home).1, Some(0), "the turn is stored");
+    // The next turns have the times 10:03 to 10:06.
     let pauses = home.path().join("pauses.json");
     let pause =
         |until: Value| json!([{ "from": "2026-03-01T10:03:00Z", "until": until }]).to_string();

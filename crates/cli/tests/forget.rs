@@ -215,8 +215,8 @@ fn a_library_reaches_the_spool() {
     assert!(is_in_files(home.path(), "otherzq") && is_in_files(home.path(), "plainzq"));
 }
 
-/// One process searches, builds contexts and summarizes, while others edit, correct and forget.
-/// What a finished command changed is never handed out again.
+/// One process searches, builds contexts and summarizes, while others edit, correct and forget. It
+/// never hands out what a finished command has changed.
 #[test]
 fn a_process_that_searches_follows_one_that_forgets() {
     const TURNS: usize = 12;

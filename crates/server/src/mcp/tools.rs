@@ -29,6 +29,14 @@ const UPDATE_TIMEOUT: Duration = Duration::from_secs(540);
 /// client's timeout ends a wait, and the result is always text.
 const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "gate_timeout_ms", "format"];
 
+/// The arguments that the definition of `amend` lists.
+const AMEND_FIELDS: &[(&str, &str)] = &[
+    ("id", "A message my-chat#42"),
+    ("text", "New text; history keeps the old one"),
+    ("wrong", "Never recall it as true"),
+    ("correction", "Recalled instead of a wrong message"),
+];
+
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryTool {
@@ -204,12 +212,7 @@ impl MemoryTool {
                 ("dryRun", "Estimate only"),
                 ("wait", "Wait for every level"),
             ],
-            Self::Amend => &[
-                ("id", "A message my-chat#42"),
-                ("text", "New text; history keeps the old one"),
-                ("wrong", "Never recall it as true"),
-                ("correction", "Recalled instead of a wrong message"),
-            ],
+            Self::Amend => AMEND_FIELDS,
             Self::Forget => &[
                 ("conversation", "Slug or id; alone, all of it"),
                 ("message", "Only this position"),

@@ -15,9 +15,9 @@ use super::{Service, ServiceError};
 pub enum TokenScope {
     /// Search, read and stream events.
     Read,
-    /// Append, rename, close, forget, and update trees.
+    /// Append, amend, rename, close, and update trees.
     Write,
-    /// Read metrics and retry failed jobs.
+    /// Forget, which cannot be undone; read metrics and retry failed jobs.
     Admin,
 }
 
