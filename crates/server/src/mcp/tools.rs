@@ -28,6 +28,16 @@ const UPDATE_TIMEOUT: Duration = Duration::from_secs(540);
 /// client's timeout ends a wait, and the result is always text.
 const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "gate_timeout_ms", "format"];
 
+/// The listed arguments of `notes`.
+const NOTES_FIELDS: &[(&str, &str)] = &[
+    ("project_path", "Only of this folder and below"),
+    ("note", "Change this one, notes-shop#3"),
+    ("text", "Correct it"),
+    ("pinned", "Pin or unpin it"),
+    ("withdrawn", "Take it back"),
+    ("max_tokens", "Default 2000"),
+];
+
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryTool {
@@ -141,14 +151,7 @@ impl MemoryTool {
                 ("labels", "Such as {\"user\": \"42\"}"),
                 ("tool_calls", "name, args, result, success of each"),
             ],
-            Self::Notes => &[
-                ("project_path", "Only of this folder and below"),
-                ("note", "Change this one, notes-shop#3"),
-                ("text", "Correct it"),
-                ("pinned", "Pin or unpin it"),
-                ("withdrawn", "Take it back"),
-                ("max_tokens", "Default 2000"),
-            ],
+            Self::Notes => NOTES_FIELDS,
             Self::Search => &[
                 ("query", "A question or keywords"),
                 ("conversations", "Only these slugs or ids"),
