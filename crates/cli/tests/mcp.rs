@@ -364,8 +364,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     let tools = client.ask("tools/list", &json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let expected =
-        "remember notes search context expand sessions threads summaries_update amend forget status";
+    let expected = "remember notes search context expand sessions threads summaries_update amend forget status";
     assert_eq!(names.join(" "), expected);
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object");

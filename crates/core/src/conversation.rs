@@ -96,7 +96,7 @@ impl FromStr for TitleSource {
     }
 }
 
-/// What a conversation is for. Sessions are the conversations that people and agents have; the
+/// The purpose of a conversation. Sessions are the conversations that people and agents have; the
 /// others have keys that no caller can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConversationKind {
@@ -177,7 +177,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// What the conversation is for.
+    /// The purpose of the conversation.
     #[must_use]
     pub fn kind(&self) -> ConversationKind {
         let key = self.external_id.as_ref().map_or("", ExternalId::as_str);

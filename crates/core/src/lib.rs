@@ -36,6 +36,7 @@ pub mod windowing;
 mod audit;
 mod commit;
 mod conversation;
+mod coverage;
 mod entry;
 mod error;
 mod exclusion;

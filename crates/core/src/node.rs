@@ -5,10 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::coverage::{Coverage, CoveredSession};
 use crate::forget::RemovedNode;
 use crate::grouping::{GroupReason, Member};
 use crate::hash::ContentHash;
-use crate::ids::{ConversationId, MessageIdx, ThreadName};
+use crate::ids::{MessageIdx, ThreadName};
 use crate::parameters::Assignment;
 use crate::points::RankedLine;
 use crate::policy::SummaryStyle;
@@ -176,50 +177,6 @@ impl fmt::Display for Window {
             write!(f, "{} ", self.thread)?;
         }
         if last == self.from { write!(f, "{last}") } else { write!(f, "{}–{last}", self.from) }
-    }
-}
-
-/// The content that a node covers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Coverage {
-    /// A window: consecutive messages of one thread.
-    Messages(Window),
-    /// A group: adjacent nodes of the level below, in time order.
-    Nodes(Vec<NodeId>),
-    /// A whole closed conversation: the roots of its tree, of any level, in time order.
-    Whole(Vec<NodeId>),
-    /// Adjacent sessions of a project, in time order.
-    Sessions(Vec<CoveredSession>),
-}
-
-/// A session that a node of a project tree covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CoveredSession {
-    /// The session.
-    pub conversation: ConversationId,
-    /// The hash of what the node was written from: the roots of the session's tree, and the
-    /// messages that no node covers.
-    pub content: ContentHash,
-}
-
-impl Coverage {
-    /// The covered sessions; none outside project trees.
-    #[must_use]
-    pub fn sessions(&self) -> &[CoveredSession] {
-        match self {
-            Self::Sessions(sessions) => sessions,
-            Self::Messages(_) | Self::Nodes(_) | Self::Whole(_) => &[],
-        }
-    }
-
-    /// The covered nodes; none for a window and for sessions.
-    #[must_use]
-    pub fn nodes(&self) -> &[NodeId] {
-        match self {
-            Self::Messages(_) | Self::Sessions(_) => &[],
-            Self::Nodes(nodes) | Self::Whole(nodes) => nodes,
-        }
     }
 }
 

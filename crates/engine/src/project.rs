@@ -35,7 +35,7 @@ const MIN_SESSIONS: usize = 3;
 /// Maximum number of messages that a session without summaries contributes.
 const MAX_MESSAGES: usize = 1000;
 
-/// What a session contributes to the tree of its project.
+/// The contribution of a session to the tree of its project.
 pub(crate) struct SessionContent {
     /// The summary of the whole session, or the roots of its tree.
     pub(crate) roots: Vec<Node>,

@@ -248,7 +248,7 @@ fn the_end_of_a_long_text_is_found() {
             let text = format!("{}, and where is item {number}?", SMALL_TALK[number % 12]);
             Entry::message(ThreadName::main(), NewMessage::new(Role::User, text, on_day(2)))
         });
-        append(&engine, noise.collect());
+        append(&engine, "chat", noise.collect());
         for question in ["zirkelhut", "Where is the zirkelhut?", "What hangs in the zirkelhut?"] {
             let hits = find(&engine, question);
             assert_eq!(text(&hits[0]), long, "{bytes} bytes: {question}: {:?}", hits[0].snippet);
@@ -272,7 +272,7 @@ fn the_end_of_a_long_tool_result_is_found() {
         external_id: None,
     };
     let entry = Entry { thread: ThreadName::main(), kind: EntryKind::ToolCall(call) };
-    append(&engine, vec![entry]);
+    append(&engine, "chat", vec![entry]);
     let hits = find(&engine, "zirkelhut");
     assert_eq!(hits.first().map(text), Some("read"));
     assert!(hits[0].snippet.text.contains("zirkelhut"), "{}", hits[0].snippet);

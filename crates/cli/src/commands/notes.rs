@@ -53,7 +53,7 @@ pub(super) struct Args {
     #[arg(requires = "change")]
     note: Option<String>,
     #[command(flatten)]
-    change: Change,
+    change: NoteFlags,
     /// List the notes of this folder and below, and those that hold for every project [default: the
     /// current folder]
     #[arg(long, value_name = "FOLDER", default_value = ".", hide_default_value = true)]
@@ -68,7 +68,7 @@ pub(super) struct Args {
 
 #[derive(clap::Args)]
 #[group(id = "change", multiple = false, requires = "note")]
-struct Change {
+struct NoteFlags {
     /// Put it first in every context of its project
     #[arg(long)]
     pin: bool,
@@ -110,7 +110,7 @@ pub(super) fn remember(
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     if let Some(note) = &args.note {
-        let Change { pin, unpin, correct, withdraw } = &args.change;
+        let NoteFlags { pin, unpin, correct, withdraw } = &args.change;
         let pinned = match (pin, unpin) {
             (false, false) => None,
             (pin, _) => Some(*pin),

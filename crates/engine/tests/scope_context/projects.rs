@@ -121,7 +121,7 @@ fn a_session_that_goes_on_or_is_left_out_is_not_told_twice() {
     // Session 3 goes on after all others, before the tree is planned again.
     let more = [super::turns(3, 1), super::turns(99, 1)].concat();
     let grown = engine.find("session-3").unwrap();
-    super::append(&engine, grown.external_id.clone().unwrap(), 80, &more);
+    super::append(&engine, grown.external_id.unwrap(), 80, &more);
     assert_eq!(messages(&engine, &asked), 484);
     asked.scope.exclude = vec![ids[7], ids[39]];
     let context = engine.scope_context(&asked).unwrap();

@@ -37,6 +37,16 @@ const AMEND_FIELDS: &[(&str, &str)] = &[
     ("correction", "Recalled instead of a wrong message"),
 ];
 
+/// The listed arguments of `notes`.
+const NOTES_FIELDS: &[(&str, &str)] = &[
+    ("project_path", "Only of this folder and below"),
+    ("note", "Change this one, notes-shop#3"),
+    ("text", "Correct it"),
+    ("pinned", "Pin or unpin it"),
+    ("withdrawn", "Take it back"),
+    ("max_tokens", "Default 2000"),
+];
+
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryTool {
@@ -162,14 +172,7 @@ impl MemoryTool {
                 ("labels", "Such as {\"user\": \"42\"}"),
                 ("tool_calls", "name, args, result, success of each"),
             ],
-            Self::Notes => &[
-                ("project_path", "Only of this folder and below"),
-                ("note", "Change this one, notes-shop#3"),
-                ("text", "Correct it"),
-                ("pinned", "Pin or unpin it"),
-                ("withdrawn", "Take it back"),
-                ("max_tokens", "Default 2000"),
-            ],
+            Self::Notes => NOTES_FIELDS,
             Self::Search => &[
                 ("query", "A question or keywords"),
                 ("conversations", "Only these slugs or ids"),

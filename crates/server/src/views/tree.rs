@@ -230,21 +230,6 @@ pub struct WindowView {
     pub until_offset: u32,
 }
 
-/// Messages of a thread.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct WindowView {
-    /// The thread.
-    pub thread: String,
-    /// The first message.
-    pub from_idx: u32,
-    /// Offset of the first character in the first message.
-    pub from_offset: u32,
-    /// The last message.
-    pub until_idx: u32,
-    /// Offset past the last character in the last message.
-    pub until_offset: u32,
-}
-
 impl NodeView {
     /// Builds the view of a node.
     #[must_use]

@@ -253,7 +253,11 @@ pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
 }
 
 /// The ids of a filter are those of the conversations that it lists.
-fn assert_same_ids(reader: &dyn Reader, filter: &ConversationFilter, listed: &[Conversation]) {
+pub(super) fn assert_same_ids(
+    reader: &dyn Reader,
+    filter: &ConversationFilter,
+    listed: &[Conversation],
+) {
     let mut ids = reader.conversation_ids(filter).unwrap();
     let mut expected: Vec<ConversationId> = listed.iter().map(|it| it.id).collect();
     ids.sort();
@@ -292,40 +296,6 @@ pub fn conversations_are_found_by_their_labels(store: &dyn Store) {
     commit(store, vec![Write::RemoveConversation(key(2).id)]).unwrap();
     assert_eq!(list(&["source=codex"]), [0; 0]);
     assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
-}
-
-/// The kind of a conversation is part of its key. Only sessions are counted.
-pub fn conversations_are_found_by_their_kind(store: &dyn Store) {
-    use treering_core::{ConversationKind, ExternalId};
-    let keyed = |number: u8, key: &ExternalId| Conversation {
-        external_id: Some(key.clone()),
-        ..conversation(number)
-    };
-    let key = |kind: ConversationKind, folder| kind.key(folder).unwrap();
-    for it in [
-        conversation(1),
-        keyed(2, &ExternalId::new("treerings").unwrap()),
-        keyed(3, &key(ConversationKind::Notes, None)),
-        keyed(4, &key(ConversationKind::Notes, Some("/a"))),
-        keyed(5, &key(ConversationKind::Project, Some("/a"))),
-    ] {
-        commit(store, vec![Write::PutConversation(it)]).unwrap();
-    }
-    let list = |kind| -> Vec<u8> {
-        let filter = ConversationFilter { kind, ..ConversationFilter::all(9) };
-        let reader = reader(store);
-        let listed = reader.conversations(&ConversationQuery::List(&filter)).unwrap();
-        assert_same_ids(&*reader, &filter, &listed);
-        assert!(listed.iter().all(|it| kind.is_none_or(|kind| it.kind() == kind)));
-        let mut numbers: Vec<u8> = listed.iter().map(|it| it.id.as_bytes()[0]).collect();
-        numbers.sort_unstable();
-        numbers
-    };
-    assert_eq!(list(Some(ConversationKind::Session)), [1, 2]);
-    assert_eq!(list(Some(ConversationKind::Notes)), [3, 4]);
-    assert_eq!(list(Some(ConversationKind::Project)), [5]);
-    assert_eq!(list(None), [1, 2, 3, 4, 5]);
-    assert_eq!(reader(store).totals().unwrap().0, 2);
 }
 
 /// Conversations whose last activity moves back and forth, by microseconds and by years, even to

@@ -10,6 +10,7 @@ pub mod basics;
 pub mod feed;
 pub mod forget;
 pub mod jobs;
+pub mod kinds;
 pub mod ledger;
 pub mod tree;
 pub mod writers;
@@ -40,7 +41,6 @@ macro_rules! store_contract {
             listing_follows_activity,
             listing_finds_what_lies_below_a_folder,
             conversations_are_found_by_their_labels,
-            conversations_are_found_by_their_kind,
             ids_are_found_by_their_first_digits,
             external_ids_are_known,
             a_tool_call_gets_its_result_once,
@@ -52,6 +52,7 @@ macro_rules! store_contract {
             commits_are_seen_at_once,
             a_sound_store_has_no_problems,
         );
+        $crate::store_contract!($new_store, kinds, conversations_are_found_by_their_kind);
         $crate::writers_contract!($new_store);
         $crate::tree_contract!($new_store);
         $crate::feed_contract!($new_store);
