@@ -368,7 +368,7 @@ fn revoking_a_token_ends_its_event_streams() {
     let server = TestServer::start(home.path(), &["--set", "serve.require_token=true"]);
     let stream = |token: &str| {
         let mut stream = server.send(&format!(
-            "GET /v1/events HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\nlast-event-id: 0\r\n\r\n"
+            "GET /v1/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: {token}\r\nlast-event-id: 0\r\n\r\n"
         ));
         let mut head = [0; 12];
         stream.read_exact(&mut head).unwrap();

@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(pool.run(&tenant("a"), TaskKind::Write, |_| Ok(7)).await.unwrap(), 7);
         assert_eq!(pool.run(&tenant("a"), TaskKind::HealthCheck, |_| Ok(8)).await.unwrap(), 8);
         drop(resume);
-        assert_eq!(order.into_iter().collect::<Vec<_>>(), ["b1", "a1", "c1", "b2", "a2", "a3"]);
+        assert_eq!(order.into_iter().collect::<Vec<_>>(), ["b1", "c1", "a1", "b2", "a2", "a3"]);
     }
 
     #[tokio::test]
