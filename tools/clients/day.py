@@ -110,8 +110,9 @@ async def main() -> None:
         day = Day(client)
         await day.live(TURNS // 2, TURNS)
         await day.remember_twice()
-        await day.recall()
+        # A context waits for the summaries that a recall drills into.
         await day.take_up()
+        await day.recall()
         await day.look_around()
         await day.update()
         await day.recall()
