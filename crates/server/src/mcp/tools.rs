@@ -321,11 +321,11 @@ async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult
             let view = AppendedView::of(&stored);
             let stored = render::count(view.messages.len() as u32, "message");
             let text = format!("Stored {stored} in `{}`.", view.slug);
-            Ok(convert::data(&view, text))
+            Ok(convert::data(&view, &text))
         }
         Remembered::Note(view) => {
             let text = format!("Stored the note `{}`.", view.note);
-            Ok(convert::data(&view, text))
+            Ok(convert::data(&view, &text))
         }
     }
 }
@@ -348,7 +348,7 @@ async fn notes(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResul
         };
         Ok(render::notes(&list, service.engine(), max_tokens))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -358,7 +358,7 @@ async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::search(&service.search(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn context(
@@ -394,7 +394,7 @@ async fn context(
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::context(&service.context(&subject, &params)?, &subject))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -404,7 +404,7 @@ async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::expand(service.expand(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn sessions(
@@ -417,7 +417,7 @@ async fn sessions(
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::sessions(&service.sessions(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn threads(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -433,7 +433,7 @@ async fn threads(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult,
     let list = list.await?;
     let names: Vec<&str> = list.threads.iter().map(|thread| thread.name.as_str()).collect();
     let text = format!("Threads: {}.", names.join(", "));
-    Ok(convert::data(&list, text))
+    Ok(convert::data(&list, &text))
 }
 
 async fn update(
@@ -454,7 +454,7 @@ async fn update(
         "`{}`: {} jobs left, {} failed.",
         result.conversation, result.jobs_left, result.jobs_failed
     );
-    Ok(convert::data(&result, text))
+    Ok(convert::data(&result, &text))
 }
 
 async fn amend(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -464,7 +464,7 @@ async fn amend(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, S
         .run(TaskKind::Write, move |service| service.amend(&conversation, idx, &request))
         .await?;
     let text = render::amend(&amended);
-    Ok(convert::data(&amended, text))
+    Ok(convert::data(&amended, &text))
 }
 
 async fn forget(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -472,7 +472,7 @@ async fn forget(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, 
     let service = grant.require(TokenScope::Admin)?;
     let view = service.run(TaskKind::Write, move |service| service.forget(&request)).await?;
     let text = render::forget(&view);
-    Ok(convert::data(&view, text))
+    Ok(convert::data(&view, &text))
 }
 
 async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -483,7 +483,7 @@ async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
         service.run(TaskKind::Read, move |service| convert::status(service, &request, max_tokens));
     let result = result.await?;
     let text = render::status(&result);
-    Ok(convert::data(&result, text))
+    Ok(convert::data(&result, &text))
 }
 
 #[cfg(test)]

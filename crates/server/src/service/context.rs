@@ -15,7 +15,7 @@ pub enum ContextSubject {
     /// One conversation.
     Conversation(Box<Conversation>),
     /// Several.
-    Scope(ContextScope),
+    Scope(Box<ContextScope>),
 }
 
 impl ContextSubject {
@@ -67,7 +67,7 @@ impl Service {
             (Some(_), true) => Err(ServiceError::InvalidRequest(
                 "a context is about one conversation or about a scope; name one of them".into(),
             )),
-            (None, true) => Ok(ContextSubject::Scope(self.context_scope(params)?)),
+            (None, true) => Ok(ContextSubject::Scope(Box::new(self.context_scope(params)?))),
             (None, false) => Err(ServiceError::InvalidRequest(
                 "name a conversation, or a scope: a project, labels, several conversations or \
                  everything"
@@ -119,7 +119,7 @@ impl Service {
             ContextSubject::Conversation(conversation) => {
                 return Ok(self.engine().context(&self.context_request(conversation, params)?)?);
             }
-            ContextSubject::Scope(scope) => scope.clone(),
+            ContextSubject::Scope(scope) => (**scope).clone(),
         };
         if params.as_of.is_some() || params.thread.is_some() {
             return Err(ServiceError::InvalidRequest(
