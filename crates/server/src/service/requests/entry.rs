@@ -13,6 +13,7 @@ use super::RoleName;
 /// them.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "no value is made")]
 pub(super) enum EntryRequest {
     Turn(TurnEntry),
     Message(MessageEntry),
