@@ -7,10 +7,11 @@ use treering_core::ports::{
 };
 use treering_core::{
     CommitScope, Conversation, ConversationId, ConversationState, Fork, Invalid, Json, Labels,
-    MessageIdx, Reader, Role, Store, StoreError, TenantId, Thread, ThreadName, Timestamp,
-    ToolResult, Turn, TurnNo, Write,
+    MessageIdx, Role, Store, StoreError, TenantId, Thread, ThreadName, Timestamp, ToolResult, Turn,
+    TurnNo, Write,
 };
 
+use super::kinds::assert_same_ids;
 use super::tree::node;
 use super::{
     at, commit, commit_for, conversation, everything, key, message, put, reader, tenant, tool_call,
@@ -250,19 +251,6 @@ pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
     assert_eq!(of_project("/p_%"), [4, 5]);
     assert_eq!(of_project("/a/b"), [1, 2]);
     assert_eq!(of_project("/"), [1, 2, 3, 4, 5, 6]);
-}
-
-/// The ids of a filter are those of the conversations that it lists.
-pub(super) fn assert_same_ids(
-    reader: &dyn Reader,
-    filter: &ConversationFilter,
-    listed: &[Conversation],
-) {
-    let mut ids = reader.conversation_ids(filter).unwrap();
-    let mut expected: Vec<ConversationId> = listed.iter().map(|it| it.id).collect();
-    ids.sort();
-    expected.sort();
-    assert_eq!(ids, expected, "{filter:?}");
 }
 
 /// Labels are replaced with the conversation's row, and a filter with several labels asks for all

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use treering_core::ports::{ConversationFilter, ConversationQuery};
-use treering_core::{Conversation, ConversationKind, ExternalId, Store, Write};
+use treering_core::{
+    Conversation, ConversationId, ConversationKind, ExternalId, Reader, Store, Write,
+};
 
-use super::basics::assert_same_ids;
 use super::{commit, conversation, reader};
 
 /// The kind of a conversation is part of its key. Only sessions are counted.
@@ -39,4 +40,17 @@ pub fn conversations_are_found_by_their_kind(store: &dyn Store) {
     assert_eq!(list(Some(ConversationKind::Project)), [5]);
     assert_eq!(list(None), [1, 2, 3, 4, 5]);
     assert_eq!(reader(store).totals().unwrap().0, 2);
+}
+
+/// The ids of a filter are those of the conversations that it lists.
+pub(super) fn assert_same_ids(
+    reader: &dyn Reader,
+    filter: &ConversationFilter,
+    listed: &[Conversation],
+) {
+    let mut ids = reader.conversation_ids(filter).unwrap();
+    let mut expected: Vec<ConversationId> = listed.iter().map(|it| it.id).collect();
+    ids.sort();
+    expected.sort();
+    assert_eq!(ids, expected, "{filter:?}");
 }
