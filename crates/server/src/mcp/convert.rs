@@ -123,12 +123,12 @@ pub(super) fn status(
 
 /// A result that a model reads. It has no structured content, because some clients give a model
 /// only that, and others only the text.
-pub(super) fn text(text: String) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(fence::visible(&text))])
+pub(super) fn text(text: &str) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(fence::visible(text))])
 }
 
 /// Structured data, with one sentence for clients without structured content.
-pub(super) fn data(result: &impl Serialize, sentence: String) -> CallToolResult {
+pub(super) fn data(result: &impl Serialize, sentence: &str) -> CallToolResult {
     let mut answer = text(sentence);
     answer.structured_content =
         visible_json(result).and_then(|json| serde_json::from_str(&json)).ok();

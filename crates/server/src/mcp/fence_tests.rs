@@ -301,7 +301,7 @@ proptest! {
         let listed = serde_json::to_value(resources::list(&service, None).unwrap()).unwrap();
         assert_json_visible("list of resources", &listed);
         let sessions = service.sessions(&SessionsRequest::default()).unwrap();
-        let data = convert::data(&sessions, it.title.clone());
+        let data = convert::data(&sessions, &it.title);
         assert_json_visible("data", &serde_json::to_value(&data).unwrap());
 
         let chat = Arc::new(Recorder::default());

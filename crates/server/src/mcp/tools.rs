@@ -272,7 +272,7 @@ async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult
     let view = AppendedView::of(&stored);
     let stored = render::count(view.messages.len() as u32, "message");
     let text = format!("Stored {stored} in `{}`.", view.slug);
-    Ok(convert::data(&view, text))
+    Ok(convert::data(&view, &text))
 }
 
 async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -282,7 +282,7 @@ async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::search(&service.search(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn context(
@@ -318,7 +318,7 @@ async fn context(
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::context(&service.context(&subject, &params)?, &subject))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -328,7 +328,7 @@ async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::expand(service.expand(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn sessions(
@@ -341,7 +341,7 @@ async fn sessions(
     let result = service.run(TaskKind::Read, move |service| {
         Ok(render::sessions(&service.sessions(&request)?, service.engine(), max_tokens))
     });
-    Ok(convert::text(result.await?))
+    Ok(convert::text(&result.await?))
 }
 
 async fn threads(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -357,7 +357,7 @@ async fn threads(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult,
     let list = list.await?;
     let names: Vec<&str> = list.threads.iter().map(|thread| thread.name.as_str()).collect();
     let text = format!("Threads: {}.", names.join(", "));
-    Ok(convert::data(&list, text))
+    Ok(convert::data(&list, &text))
 }
 
 async fn update(
@@ -378,7 +378,7 @@ async fn update(
         "`{}`: {} jobs left, {} failed.",
         result.conversation, result.jobs_left, result.jobs_failed
     );
-    Ok(convert::data(&result, text))
+    Ok(convert::data(&result, &text))
 }
 
 async fn forget(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -386,7 +386,7 @@ async fn forget(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, 
     let service = grant.require(TokenScope::Write)?;
     let view = service.run(TaskKind::Write, move |service| service.forget(&request)).await?;
     let text = render::forget(&view);
-    Ok(convert::data(&view, text))
+    Ok(convert::data(&view, &text))
 }
 
 async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -397,7 +397,7 @@ async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
         service.run(TaskKind::Read, move |service| convert::status(service, &request, max_tokens));
     let result = result.await?;
     let text = render::status(&result);
-    Ok(convert::data(&result, text))
+    Ok(convert::data(&result, &text))
 }
 
 #[cfg(test)]
