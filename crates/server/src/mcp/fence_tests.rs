@@ -237,6 +237,10 @@ fn assert_fenced(form: &str, text: &str, ordinary: &str) {
         let is_ours = ["#", "- `", "`", "[", "Record of", "  same turn: ", "From the memory of"]
             .iter()
             .any(|start| line.starts_with(start));
+        // A message right after another has a header that is only the plain name of its speaker.
+        let is_name =
+            |name: &str| name.chars().all(|c| c.is_alphanumeric() || " -_.'()".contains(c));
+        let is_ours = is_ours || line.strip_suffix(':').is_some_and(is_name);
         assert!(is_ours || !line.contains("OBEY"), "{form} begins a line: {line:?}\n{text}");
     }
     let (lines, expected) = (unquoted(text).len(), unquoted(ordinary).len());
