@@ -7,7 +7,7 @@ use treering_importers::{Format, Sink, SourceFile, TranscriptReader, detect};
 
 fuzz_target!(|data: &[u8]| {
     let source = source(&String::from_utf8_lossy(data));
-    detect(&source);
+    let _ = detect(&source);
     for format in Format::ALL {
         assert_eq!(
             read(format, &source),

@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treering_core::{Json, Timestamp, json_without_private, lines_without_private, without_private};
+use treering_core::{
+    Json, Timestamp, json_without_private, lines_without_private, without_private,
+};
 use treering_importers::jsonl;
 
 fuzz_target!(|data: &[u8]| {

@@ -18,8 +18,19 @@ impl<'a> Arbitrary<'a> for Input {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self, Error> {
         let mut policy = Policy::from(*u.choose(&Preset::ALL)?);
         for _ in 0..u.int_in_range(0..=3)? {
-            let names = ["window_chars", "wiggle", "min_flush_chars", "overlap_chars", "turns",
-                "messages", "tokens", "flush_after", "group_chars", "min_children", "keep_recent_turns"];
+            let names = [
+                "window_chars",
+                "wiggle",
+                "min_flush_chars",
+                "overlap_chars",
+                "turns",
+                "messages",
+                "tokens",
+                "flush_after",
+                "group_chars",
+                "min_children",
+                "keep_recent_turns",
+            ];
             let value: u16 = u.arbitrary()?;
             let assignment = format!("{}={value}", u.choose(&names)?);
             // Parameters that contradict each other are refused.
@@ -29,7 +40,8 @@ impl<'a> Arbitrary<'a> for Input {
         }
         let count = u.int_in_range(0..=60)?;
         let messages = (0..count).map(|_| {
-            let text = "é ".repeat(usize::from(u.arbitrary::<u8>()?) * usize::from(u.arbitrary::<u8>()? % 8));
+            let text = "é "
+                .repeat(usize::from(u.arbitrary::<u8>()?) * usize::from(u.arbitrary::<u8>()? % 8));
             Ok((*u.choose(&Role::ALL)?, u.arbitrary()?, text))
         });
         let messages = messages.collect::<Result<_, Error>>()?;

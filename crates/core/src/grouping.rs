@@ -76,7 +76,7 @@ pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupRe
         chars += u64::from(member.chars);
         tokens += u64::from(member.tokens);
         messages += u64::from(member.messages);
-        raw_chars += member.raw_chars;
+        raw_chars = raw_chars.saturating_add(member.raw_chars);
         if children < min_children_count {
             continue;
         }
@@ -146,6 +146,14 @@ pub fn repacked(children: &[Member], policy: &GroupPolicy) -> Option<Vec<usize>>
 mod tests {
     use super::*;
     use crate::policy::{Policy, Preset};
+
+    /// Found by the fuzz target `planners`.
+    #[test]
+    fn the_largest_sizes_do_not_overflow() {
+        let member = || Member { chars: 1, tokens: 1, messages: 1, raw_chars: u64::MAX };
+        let policy = Policy::from(Preset::Window);
+        assert_eq!(due(&[member(), member(), member(), member()], &policy.groups[0]), None);
+    }
 
     fn members(chars: &[u32]) -> Vec<Member> {
         chars
