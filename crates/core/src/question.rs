@@ -259,6 +259,7 @@ mod tests {
         let asks =
             |text: &str| question(text).terms.iter().any(|t| t.ids().any(|id| id == move_id));
         assert!(asks("Where do I live now?") && !asks("Where did I live?"));
+        assert!(!asks("Is my living room too dry?"));
     }
 
     #[test]

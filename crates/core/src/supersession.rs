@@ -87,7 +87,7 @@ impl BestSentence {
 
 /// Whether a sentence has a word of change.
 fn reports_change(sentence: &str) -> bool {
-    const WORDS: [&str; 26] = [
+    const WORDS: [&str; 21] = [
         "now",
         "currently",
         "longer",
@@ -96,14 +96,9 @@ fn reports_change(sentence: &str) -> bool {
         "moved",
         "switched",
         "changed",
-        "updated",
-        "increased",
-        "decreased",
-        "improved",
         "recently",
         "new",
         "just",
-        "upgraded",
         "replaced",
         "became",
         "maintenant",

@@ -3,24 +3,20 @@
 use super::{Stems, TermId};
 
 /// The terms of the words that report a change of what a folded word describes, in each language.
+/// Only the listed forms count: "living" is also a room.
 pub(crate) fn changes_of(word: &str) -> Vec<TermId> {
     let stems = Stems::default();
-    let ids = stems.of(word);
-    let is_same = |(state, _): &&(&str, &[&str])| {
-        stems.of(state).iter().zip(&ids).any(|(state, id)| state == id)
-    };
-    let changes = CHANGES.iter().find(is_same).map_or(&[][..], |(_, changes)| changes);
+    let changes = CHANGES.iter().find(|(states, _)| states.contains(&word));
+    let changes = changes.map_or(&[][..], |(_, changes)| changes);
     changes.iter().flat_map(|change| stems.of(change)).collect()
 }
 
 /// Words for a state, and words that report its change, folded.
-const CHANGES: [(&str, &[&str]); 8] = [
-    ("live", &["move", "relocate"]),
-    ("reside", &["move", "relocate"]),
-    ("work", &["hire", "join", "quit"]),
-    ("job", &["hire", "join", "quit"]),
-    ("use", &["switch", "migrate"]),
-    ("habite", &["demenage", "installe"]),
-    ("travaille", &["embauche", "rejoint"]),
-    ("utilise", &["migre", "remplace"]),
+const CHANGES: [(&[&str], &[&str]); 6] = [
+    (&["live", "lives", "reside", "resides"], &["move", "relocate"]),
+    (&["work", "works", "job", "jobs"], &["hire", "join", "quit"]),
+    (&["use", "uses"], &["switch", "migrate"]),
+    (&["habite", "habites", "habitez", "habitons"], &["demenage", "installe"]),
+    (&["travaille", "travailles", "travaillez", "travaillons"], &["embauche", "rejoint"]),
+    (&["utilise", "utilises", "utilisez", "utilisons"], &["migre", "remplace"]),
 ];
