@@ -6,10 +6,12 @@ mod common;
 
 use common::{engine_with_defaults, start};
 use treering_core::{
-    Entry, EntryKind, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
+    ConversationId, Entry, EntryKind, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    ToolResult,
 };
 use treering_engine::{
-    AppendTarget, Engine, EntryBatch, Hit, HitItem, NewConversation, Query, ReplayDetection,
+    AppendTarget, Engine, EntryBatch, Exclusion, Hit, HitItem, NewConversation, Query,
+    ReplayDetection,
 };
 use treering_testkit::generate::external_id;
 
@@ -38,25 +40,26 @@ fn on_day(day: i64) -> Timestamp {
     start().plus_micros(day * DAY_MICROS)
 }
 
-fn append(engine: &Engine, entries: Vec<Entry>) {
+fn append(engine: &Engine, key: &str, entries: Vec<Entry>) -> ConversationId {
     let new_conversation =
-        NewConversation { external_id: Some(external_id("chat")), ..NewConversation::default() };
+        NewConversation { external_id: Some(external_id(key)), ..NewConversation::default() };
     let batch = EntryBatch {
         target: AppendTarget::FindOrCreate(new_conversation),
         entries,
         replay_detection: ReplayDetection::None,
     };
-    engine.append(batch).unwrap();
+    engine.append(batch).unwrap().conversation.id
+}
+
+fn entry((day, role, text): Said<'_>) -> Entry {
+    Entry::message(ThreadName::main(), NewMessage::new(role, text, on_day(day)))
 }
 
 /// An engine with a conversation of small talk on day 0, followed by the given messages.
 fn engine_with(said: &[Said<'_>]) -> (Engine, tempfile::TempDir) {
     let (engine, folder) = engine_with_defaults();
     let small_talk = SMALL_TALK.iter().map(|text| (0, Role::User, *text));
-    let entry = |(day, role, text): Said<'_>| {
-        Entry::message(ThreadName::main(), NewMessage::new(role, text, on_day(day)))
-    };
-    append(&engine, small_talk.chain(said.iter().copied()).map(entry).collect());
+    append(&engine, "chat", small_talk.chain(said.iter().copied()).map(entry).collect());
     (engine, folder)
 }
 
@@ -149,6 +152,7 @@ fn a_path_or_number_as_typed_comes_first_among_tool_calls() {
     };
     append(
         &engine,
+        "chat",
         vec![
             call("read", r#"{"path": "src/model/tide.rs"}"#, "model of the tide in src"),
             call("edit", r#"{"path": "src/tide_model.rs"}"#, "line 7410 changed"),
@@ -193,6 +197,34 @@ fn the_latest_statement_answers_a_question_about_now() {
 }
 
 #[test]
+fn a_question_finds_its_answer_outside_the_session_that_asks() {
+    let (engine, _folder) = engine_with(&[
+        (1, Role::User, "The staging server listens on 7410 now."),
+        (1, Role::Assistant, "Noted."),
+    ]);
+    let question = "Which port does the staging server use?";
+    let asking = append(&engine, "asking", vec![entry((2, Role::User, question))]);
+    let exclude = vec![Exclusion::Conversation(asking)];
+    let query = Query { text: question.into(), limit: 10, exclude, ..Query::default() };
+    let hits = engine.search(&query).unwrap().hits;
+    assert!(text(&hits[0]).contains("7410"));
+    assert!(hits.iter().all(|hit| hit.conversation != asking));
+    assert_eq!(text(&find(&engine, question)[0]), question, "unless the session is searched too");
+}
+
+#[test]
+fn a_question_for_a_reason_finds_it() {
+    let (engine, _folder) = engine_with(&[
+        (1, Role::User, "I lost my job at the bank, so I want to turn my hobby into a business."),
+        (2, Role::User, "I am starting a dance studio because dancing is what I love."),
+        (9, Role::User, "The studio needs a new floor, and the mirrors arrive on Monday."),
+        (12, Role::User, "We opened a second room for the yoga class."),
+    ]);
+    let hits = find(&engine, "Why did I open a dance studio?");
+    assert!(hits.iter().take(3).any(|hit| text(hit).contains("because")));
+}
+
+#[test]
 fn a_kind_of_thing_finds_an_instance_of_it() {
     let (engine, _folder) = engine_with(&[
         (1, Role::User, "I signed up for taekwondo at the gym."),
@@ -200,4 +232,48 @@ fn a_kind_of_thing_finds_an_instance_of_it() {
     ]);
     let hits = find(&engine, "Which martial arts have I tried?");
     assert!(hits.iter().take(3).any(|hit| text(hit).contains("taekwondo")));
+}
+
+/// Messages of a memory, and questions with a part of the message that answers each.
+type Memory<'a> = (Vec<Said<'a>>, Vec<(&'a str, &'a str)>);
+
+/// The memories of a file: `# ` begins one, `? QUESTION | PART` is a question, and any other line
+/// is a message of a day of its own.
+fn memories(file: &str) -> Vec<Memory<'_>> {
+    let mut memories: Vec<Memory<'_>> = Vec::new();
+    for line in file.lines() {
+        if line.starts_with("# ") {
+            memories.push((Vec::new(), Vec::new()));
+            continue;
+        }
+        let (messages, questions) = memories.last_mut().unwrap();
+        match line.strip_prefix("? ").and_then(|it| it.split_once(" | ")) {
+            Some(question) => questions.push(question),
+            None => messages.push((messages.len() as i64 + 1, Role::User, line)),
+        }
+    }
+    memories
+}
+
+#[test]
+fn french_questions_find_answers_by_meaning_in_both_languages() {
+    for ((messages, questions), (ranked, returned)) in
+        memories(include_str!("expectations/french.txt")).iter().zip([(22, 8), (15, 8)])
+    {
+        let (engine, _folder) = engine_with(messages);
+        let found = |min_score: Option<f32>| {
+            let is_found = |(question, part): &&(&str, &str)| {
+                let query =
+                    Query { text: (*question).into(), limit: 5, min_score, ..Query::default() };
+                engine.search(&query).unwrap().into_iter().any(|hit| text(&hit).contains(part))
+            };
+            questions.iter().filter(is_found).count()
+        };
+        let (all, default) = (found(Some(0.0)), found(None));
+        println!(
+            "of {} answers, {all} are among the first five, and {default} above the minimum score",
+            questions.len()
+        );
+        assert!(all >= ranked && default >= returned, "{all}, {default}");
+    }
 }

@@ -47,6 +47,21 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// The folded words of a French text, in order, without stop words; `None` if the text has no more
+/// French stop words than English ones.
+#[must_use]
+pub fn french_words(text: &str) -> Option<Vec<String>> {
+    let (mut english, mut french) = (0, 0);
+    each_run(text, |run| {
+        each_word(run, |word| {
+            english += u32::from(stop::is_english(word));
+            french += u32::from(stop::is_french(word));
+        });
+    });
+    (french > english)
+        .then(|| words(text).into_iter().filter(|word| !stop::is_french(word)).collect())
+}
+
 /// The terms of a text, in order, without stop words.
 #[must_use]
 pub(crate) fn terms(text: &str) -> Vec<Term> {
@@ -283,6 +298,15 @@ mod tests {
         );
         assert_eq!(words("潮汐表 ok"), ["潮汐", "汐表", "ok"]);
         assert_eq!(words(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn french_is_told_by_its_stop_words() {
+        let words = french_words("Où est-ce que j'ai garé l'auto ?");
+        assert_eq!(words.unwrap(), ["gare", "auto"]);
+        for other in ["Where did I park on Sunday?", "garé auto", "On me", ""] {
+            assert_eq!(french_words(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -18,8 +18,11 @@ use crate::kill_points::{self, KillPoint};
 /// change, so that segments of the old analysis are not used.
 pub(super) const ANALYSIS_VERSION: u32 = 1;
 
-/// A text whose embedding tells the versions of an instant embedder apart.
-const PROBE: &str = "The quick brown fox asked 7 questions about the vessel, and nobody answered.";
+/// Texts whose embeddings tell the versions of an instant embedder apart.
+const PROBES: [&str; 2] = [
+    "The quick brown fox asked 7 questions about the vessel, and nobody answered.",
+    "Le renard a posé des questions sur le bateau, mais personne n'a répondu.",
+];
 
 impl Engine {
     /// The number of new items from which on it pays to seal them: building an index over fewer
@@ -230,7 +233,7 @@ impl Engine {
     /// Identifies everything that a segment depends on besides the feed.
     fn segment_key(&self, model: &str, dims: usize) -> Result<ContentHash> {
         let probe = match self.embedder_named(model).filter(|it| it.is_instant() && dims > 0) {
-            Some(embedder) => embedder.embed(&[PROBE])?.concat(),
+            Some(embedder) => embedder.embed(&PROBES)?.concat(),
             None => Vec::new(),
         };
         let probe: Vec<u8> = probe.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -3,13 +3,22 @@
 //!
 //! It was distilled from a sentence encoder by `tools/distil`. It reads no file, needs no key
 //! and never fails. It ignores word order.
+//!
+//! The encoder knows English. In a French text, a French word counts as the mean of the English
+//! words that are nearest in meaning, so that both languages share one space.
 
+mod french;
 mod table;
+mod texts;
+
+use treering_core::lexicon::french_words;
 
 use crate::wordpiece::WordPiece;
+use french::FrenchWords;
 use table::{DIMS, Table};
 
 static TABLE: Table = Table::read(include_bytes!("../../assets/static-minilm-256.bin"));
+static FRENCH: FrenchWords = FrenchWords::read(include_bytes!("../../assets/french-words.bin"));
 
 /// Embeds text as the mean of its word pieces' vectors. Creating one is free; a text takes a
 /// few microseconds.
@@ -33,11 +42,10 @@ impl StaticEmbedder {
     /// Embeds a text as a unit vector, or as zeros if the text has no known word piece.
     pub fn embed(&self, text: &str) -> Vec<f32> {
         let mut sum = [0.0_f32; DIMS];
-        WordPiece::new(&TABLE).each_piece(text, |piece| {
-            if let Some(piece) = piece {
-                TABLE.add(piece, &mut sum);
-            }
-        });
+        match french_words(text) {
+            Some(words) => words.iter().for_each(|word| add_french(word, &mut sum)),
+            None => add_pieces(text, &mut sum),
+        }
         let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
         if norm > 0.0 {
             for x in &mut sum {
@@ -46,6 +54,20 @@ impl StaticEmbedder {
         }
         sum.to_vec()
     }
+}
+
+fn add_pieces(text: &str, sum: &mut [f32; DIMS]) {
+    WordPiece::new(&TABLE).each_piece(text, |piece| {
+        if let Some(piece) = piece {
+            TABLE.add(piece, 1.0, sum);
+        }
+    });
+}
+
+fn add_french(word: &str, sum: &mut [f32; DIMS]) {
+    let Some(neighbors) = FRENCH.neighbors(word) else { return add_pieces(word, sum) };
+    let share = 1.0 / neighbors.len() as f32;
+    neighbors.into_iter().for_each(|row| TABLE.add(row, share, sum));
 }
 
 impl treering_core::Embedder for StaticEmbedder {
@@ -86,6 +108,18 @@ mod tests {
         let unrelated =
             cosine("The cat sat on the mat.", "Quarterly revenue rose by nine percent.");
         assert!(similar > unrelated + 0.2, "{similar} against {unrelated}");
+    }
+
+    #[test]
+    fn french_and_english_share_a_space() {
+        let question = "Quels légumes poussent dans le jardin ?";
+        let similar = cosine(question, "Je cultive des tomates derrière la maison.");
+        let translated = cosine(question, "We grow tomatoes in the garden.");
+        for unrelated in ["Le juge a rejeté la demande.", "The judge rejected the request."] {
+            let unrelated = cosine(question, unrelated);
+            assert!(similar > unrelated + 0.2, "{similar} against {unrelated}");
+            assert!(translated > unrelated + 0.2, "{translated} against {unrelated}");
+        }
     }
 
     #[test]
