@@ -368,12 +368,12 @@ fn a_checkpoint_has_no_text() {
     session.append(&turn);
     hook(&home, &session.input());
     assert_eq!(texts(&home), ["zq2vk?", "zq3vk."]);
-    assert_eq!(home.json(&["sessions"])[0]["title"], "zq1vk title");
+    assert_eq!(home.items(&["sessions"])[0]["title"], "zq1vk title");
     // A title alone, after the last entry.
     session.append("{\"type\":\"summary\",\"summary\":\"zq4vk title\",\"leafUuid\":\"x\"}\n");
     hook(&home, &session.input());
     assert_eq!(texts(&home).len(), 2);
-    assert_eq!(home.json(&["sessions"])[0]["title"], "zq4vk title");
+    assert_eq!(home.items(&["sessions"])[0]["title"], "zq4vk title");
     for word in ["zq1vk", "zq2vk", "zq3vk", "zq4vk"] {
         assert!(!is_in_files(&home.path().join("capture"), word), "{word}");
     }

@@ -390,7 +390,7 @@ fn a_context_is_printed_in_every_format() {
         &home.ok(&["context", PORT, "--format", "messages", "--budget", "500"]),
     )
     .unwrap();
-    assert_eq!(messages[0]["role"], "system");
+    assert_eq!(messages[0]["role"], "user", "recalled text is no instruction");
     let context = home.json(&["context", PORT, "--budget", "500"]);
     assert!(context["receipt"]["tokens"].as_u64().unwrap() <= 500);
     assert_eq!(context["receipt"]["gate"]["degraded"], false);

@@ -130,7 +130,7 @@ fn labels_are_set_and_filtered_over_mcp() {
     client.ok("remember", &json!({ "key": "ben", "user": "Dry?", "labels": { "team": "quay" } }));
     let sessions = client.text("sessions", &json!({ "labels": { "team": "quay" } }));
     assert_eq!(sessions.matches("\n- `").count(), 0, "{sessions}");
-    assert!(sessions.contains("team=quay · user=43"), "{sessions}");
+    assert!(sessions.contains("`team=quay` · `user=43`"), "{sessions}");
     let found = client.text("search", &json!({ "query": "sill", "labels": { "user": "42" } }));
     assert!(found.contains("> How deep is the sill?"), "{found}");
     assert_eq!(found.lines().filter(|line| line.starts_with('-')).count(), 1, "{found}");
@@ -150,7 +150,7 @@ fn notes_are_kept_listed_pinned_corrected_and_withdrawn() {
     let general =
         ["remember", "--everywhere", "--pin", "--author", "Ana", "Write British English."];
     assert_eq!(home.json(&general)["note"], "notes#0");
-    assert_eq!(home.json(&["sessions"]), json!([]), "no conversation is made");
+    assert!(home.items(&["sessions"]).is_empty(), "no conversation is made");
 
     let listed = |args: &[&str]| home.json(&[&["notes", "--project", folder], args].concat());
     let texts = |list: &Value| -> Vec<String> {

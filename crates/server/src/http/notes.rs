@@ -12,7 +12,7 @@ use crate::views::{NoteList, NoteView};
 ///
 /// A note is a statement to keep, outside any conversation. Durable when the response arrives.
 #[utoipa::path(post, path = "/v1/notes", tag = "notes", request_body = NoteRequest,
-    responses((status = 200, body = NoteView), Problems))]
+    responses((status = 200, description = "The note", body = NoteView), Problems))]
 pub(super) async fn add(
     Extension(grant): Extension<Grant>,
     Body(request): Body<NoteRequest>,
@@ -22,7 +22,7 @@ pub(super) async fn add(
 
 /// List notes, pinned ones first
 #[utoipa::path(get, path = "/v1/notes", tag = "notes", params(NotesRequest),
-    responses((status = 200, body = NoteList), Problems))]
+    responses((status = 200, description = "The notes", body = NoteList), Problems))]
 pub(super) async fn list(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<NotesRequest>,
@@ -34,7 +34,7 @@ pub(super) async fn list(
 #[utoipa::path(patch, path = "/v1/notes/{notes}/{number}", tag = "notes",
     params(("notes" = String, Path, description = "The name before the # of the note, such as notes-shop"),
         ("number" = u32, Path, description = "The number after it")),
-    request_body = ChangeNoteRequest, responses((status = 200, body = NoteView), Problems))]
+    request_body = ChangeNoteRequest, responses((status = 200, description = "The note", body = NoteView), Problems))]
 pub(super) async fn change(
     Extension(grant): Extension<Grant>,
     PathParams((notes, number)): PathParams<(String, u32)>,

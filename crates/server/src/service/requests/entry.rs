@@ -182,6 +182,32 @@ pub(super) struct MessageEntry {
     /// The correction; needs `wrong_at`.
     #[schema(max_length = 4000000)]
     correction: Option<String>,
+    /// Earlier versions of the text, oldest first.
+    #[serde(default)]
+    history: Vec<VersionEntry>,
+}
+
+/// An earlier version of a message.
+#[derive(Deserialize, ToSchema)]
+struct VersionEntry {
+    /// Time at which the next version replaced it.
+    #[schema(max_length = 40)]
+    replaced_at: String,
+    /// The text.
+    #[schema(max_length = 4000000)]
+    text: String,
+    /// The content as its source has it, if it is more than text.
+    parts: Option<Value>,
+    /// Fields that are null and not absent.
+    #[serde(default)]
+    #[schema(inline)]
+    null_fields: Vec<NullableField>,
+    /// Time at which it was marked as wrong.
+    #[schema(max_length = 40)]
+    wrong_at: Option<String>,
+    /// The correction; needs `wrong_at`.
+    #[schema(max_length = 4000000)]
+    correction: Option<String>,
 }
 
 /// A tool call of the current turn. Its result can follow.
