@@ -24,7 +24,7 @@ const ASKING: usize = 16;
 /// Turns of the other tenant.
 const OTHER_TURNS: usize = 2_000;
 
-/// An attack: its name, and a client that runs until it is told to stop.
+/// An attack: its name, and a client that runs until the flag is set.
 type Attack = (&'static str, fn(&Target<'_>, usize, &AtomicBool), usize);
 
 const ATTACKS: [Attack; 5] = [

@@ -136,9 +136,9 @@ impl Drop for ConcurrentRequest {
 
 /// The token of a request, if it has one.
 #[derive(Clone)]
-pub(super) struct Credential(Option<String>);
+pub(super) struct RequestToken(Option<String>);
 
-impl Credential {
+impl RequestToken {
     /// Whether the token is still valid. Access without a token stays valid.
     pub(super) fn is_valid(&self, app: &App) -> bool {
         let Self(Some(id)) = self else { return true };
@@ -213,7 +213,7 @@ pub(super) async fn authorize(
     if let Some(wait) = access.check_rate_limit(&caller) {
         return wait.into_response();
     }
-    let credential = Credential(token.as_ref().map(|token| token.id.clone()));
+    let credential = RequestToken(token.as_ref().map(|token| token.id.clone()));
     let concurrent = match &token {
         None => None,
         Some(token) => match access.concurrent_requests.begin(&token.tenant) {

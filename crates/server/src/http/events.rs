@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use treering_core::ports::Cursor;
 
 use super::App;
-use super::access::Credential;
+use super::access::RequestToken;
 use super::problem::{Problem, Problems};
 use crate::service::{Grant, Service, ServiceError, TaskKind, TokenScope};
 use crate::views::{EventView, Slugs, kind_of};
@@ -37,7 +37,7 @@ type SseItem = Result<Event, std::convert::Infallible>;
 pub(super) async fn events(
     State(app): State<App>,
     Extension(grant): Extension<Grant>,
-    Extension(credential): Extension<Credential>,
+    Extension(token): Extension<RequestToken>,
     headers: HeaderMap,
 ) -> Result<Sse<KeepAliveStream<ReceiverStream<SseItem>>>, Problem> {
     let service = grant.require(TokenScope::Read)?.clone();
@@ -62,7 +62,7 @@ pub(super) async fn events(
             loop {
                 commits.mark_unchanged();
                 let (events, now) = next_events(&service, cursor).await?;
-                if !credential.is_valid(&app) {
+                if !token.is_valid(&app) {
                     return Ok(());
                 }
                 let ended = events.is_empty();
@@ -79,7 +79,7 @@ pub(super) async fn events(
         let ended: Result<(), ServiceError> = tokio::select! {
             ended = follow => ended,
             () = send.closed() => Ok(()),
-            () = credential.ended(&app) => Ok(()),
+            () = token.ended(&app) => Ok(()),
             () = stop.cancelled() => Ok(()),
         };
         if let Err(refusal @ (ServiceError::Engine(_) | ServiceError::Internal(_))) = ended {

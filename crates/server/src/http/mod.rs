@@ -31,7 +31,7 @@ use axum::{Router, middleware};
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -54,6 +54,10 @@ use treering::config::ServeSettings;
 /// The timeout of an MCP call. It is long because a call may wait for summaries and report
 /// progress.
 const MCP_CALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Size of the buffer for the answers on a connection.
+const SEND_BUFFER_BYTES: u32 = 64 << 10;
+/// Connections that the operating system keeps until the server accepts them.
+const LISTEN_BACKLOG: u32 = 1024;
 /// How often the last use of tokens is saved.
 const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(10);
 /// Extra time to release job leases at shutdown. Leases that are not released expire.
@@ -164,8 +168,8 @@ impl Server {
         if !address.ip().is_loopback() && tokens.list()?.is_empty() {
             return Err(ServeError::Open(address));
         }
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| ServeError::Address(address.to_string(), error))?;
+        let listener =
+            listen(address).map_err(|error| ServeError::Address(address.to_string(), error))?;
         let settings = service.settings().serve.clone();
         let metrics = Arc::new(Metrics::new());
         let app = App(Arc::new(AppState {
@@ -225,6 +229,20 @@ impl Server {
             }
         }
     }
+}
+
+/// Listens on an address. The send buffers are small: a client that does not read its answers
+/// would otherwise have the server fill megabytes for it.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // As `TcpListener::bind` does: a restarted server takes its address at once.
+    socket.set_reuseaddr(cfg!(unix))?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(LISTEN_BACKLOG)
 }
 
 /// Saves the last use of tokens at intervals, without end.
