@@ -458,7 +458,7 @@ fn a_kill_while_sealing_leaves_a_usable_index() {
         talk(&writer, 0, 90, 5);
         drop(writer);
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["child_seals", "--exact", "--test-threads", "1"]);
+        command.args(["segments::child_seals", "--exact", "--test-threads", "1"]);
         command.env("TREERING_TEST_SEAL", home.path());
         command.env("TREERING_FAULT", kill_point.as_str());
         assert!(!command.output().unwrap().status.success(), "{kill_point:?}");

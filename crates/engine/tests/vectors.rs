@@ -374,7 +374,7 @@ fn a_reindex_survives_a_crash_at_any_kill_point() {
     say_all(&old, 0..150);
     let child = |fault: Option<KillPoint>| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["child_reindexes", "--exact", "--test-threads", "1"]);
+        command.args(["vectors::child_reindexes", "--exact", "--test-threads", "1"]);
         command.env("TREERING_TEST_REINDEX", folder.path());
         if let Some(fault) = fault {
             command.env("TREERING_FAULT", fault.as_str());

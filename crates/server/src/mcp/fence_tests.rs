@@ -1,4 +1,4 @@
-//! Whatever was recorded stays data in every form that a model reads.
+//! Recorded text and names stay data in every form that a model reads.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -80,9 +80,9 @@ fn recorded() -> impl Strategy<Value = Recorded> {
 
 /// A model that records its requests.
 #[derive(Default)]
-struct Recorder(Mutex<Vec<ChatRequest>>);
+struct RecordingModel(Mutex<Vec<ChatRequest>>);
 
-impl ChatModel for Recorder {
+impl ChatModel for RecordingModel {
     fn name(&self) -> &str {
         "test/recorder"
     }
@@ -314,7 +314,7 @@ proptest! {
         let data = convert::data(&sessions, &it.title);
         assert_json_visible("data", &serde_json::to_value(&data).unwrap());
 
-        let chat = Arc::new(Recorder::default());
+        let chat = Arc::new(RecordingModel::default());
         let options =
             AgentOptions { instructions: Some(INSTRUCTIONS.into()), ..AgentOptions::default() };
         let agent = Agent::new(service.engine().clone(), chat.clone(), options).unwrap();

@@ -29,7 +29,7 @@ const UPDATE_TIMEOUT: Duration = Duration::from_secs(540);
 /// client's timeout ends a wait, and the result is always text.
 const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "gate_timeout_ms", "format"];
 
-/// The arguments that the definition of `amend` lists.
+/// The listed arguments of `amend`.
 const AMEND_FIELDS: &[(&str, &str)] = &[
     ("id", "A message my-chat#42"),
     ("text", "New text; history keeps the old one"),
@@ -46,6 +46,10 @@ const NOTES_FIELDS: &[(&str, &str)] = &[
     ("withdrawn", "Take it back"),
     ("max_tokens", "Default 2000"),
 ];
+
+/// The listed arguments of `status`.
+const STATUS_FIELDS: &[(&str, &str)] =
+    &[("conversation", "Default: the latest"), ("max_tokens", "Default 2000")];
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,9 +230,7 @@ impl MemoryTool {
                 ("label", "All conversations with this label, user=42"),
                 ("token", "Of the preview to confirm"),
             ],
-            Self::Status => {
-                &[("conversation", "Default: the latest"), ("max_tokens", "Default 2000")]
-            }
+            Self::Status => STATUS_FIELDS,
         }
     }
 

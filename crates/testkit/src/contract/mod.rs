@@ -10,8 +10,8 @@ pub mod basics;
 pub mod feed;
 pub mod forget;
 pub mod jobs;
-pub mod kinds;
 pub mod ledger;
+pub mod listing;
 pub mod tree;
 pub mod writers;
 
@@ -37,10 +37,6 @@ macro_rules! store_contract {
             a_failing_write_takes_the_whole_commit_with_it,
             a_panicking_plan_harms_nobody,
             tenants_do_not_see_each_other,
-            listing_is_newest_first_and_pages,
-            listing_follows_activity,
-            listing_finds_what_lies_below_a_folder,
-            conversations_are_found_by_their_labels,
             ids_are_found_by_their_first_digits,
             external_ids_are_known,
             a_tool_call_gets_its_result_once,
@@ -52,7 +48,13 @@ macro_rules! store_contract {
             commits_are_seen_at_once,
             a_sound_store_has_no_problems,
         );
-        $crate::store_contract!($new_store, kinds, conversations_are_found_by_their_kind);
+        $crate::store_contract!($new_store, listing,
+            listing_is_newest_first_and_pages,
+            listing_follows_activity,
+            listing_finds_what_lies_below_a_folder,
+            conversations_are_found_by_their_labels,
+            conversations_are_found_by_their_kind,
+        );
         $crate::writers_contract!($new_store);
         $crate::tree_contract!($new_store);
         $crate::feed_contract!($new_store);

@@ -1,7 +1,7 @@
 //! The schema of entries: every shape that [`treering::jsonl::parse_line`] reads, except for the
 //! lines that name a conversation. Only described here; that function parses them.
 
-#![expect(dead_code, clippy::large_enum_variant, reason = "only the schemas are used")]
+#![expect(dead_code, reason = "only the schemas are used")]
 
 use serde::Deserialize;
 use serde_json::Value;
