@@ -1,7 +1,11 @@
 //! Keys and tokens that are recognized by their own format, wherever they stand.
 
+use std::sync::LazyLock;
+
 use super::formats::{KEY_FORMATS, KeyFormat};
 use super::{Find, Secret};
+
+static FORMATS: LazyLock<FormatIndex> = LazyLock::new(FormatIndex::new);
 
 /// The key formats by the first byte of their prefix.
 struct FormatIndex([Vec<&'static KeyFormat>; 128]);
@@ -26,7 +30,6 @@ impl FormatIndex {
 /// Vendors' keys, JSON Web Tokens and the tokens of chat bots.
 pub(super) fn keys(text: &str) -> Vec<Find> {
     let bytes = text.as_bytes();
-    let formats = FormatIndex::new();
     let mut findings = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -35,7 +38,7 @@ pub(super) fn keys(text: &str) -> Vec<Find> {
         let escaped = at >= 2 && bytes[at - 2] == b'\\' && b"nrt".contains(&bytes[at - 1]);
         if (starts_word || escaped)
             && bytes[at].is_ascii_alphanumeric()
-            && let Some((length, secret)) = formats.key_at(&bytes[at..])
+            && let Some((length, secret)) = FORMATS.key_at(&bytes[at..])
         {
             findings.push((at..at + length, secret));
             at += length;
