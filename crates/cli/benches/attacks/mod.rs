@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use treering::{
-    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, ReplayDetection, Role,
-    TenantId, ThreadName,
+    AppendTarget, Engine, Entry, EntryBatch, ExternalId, NewConversation, NewMessage,
+    ReplayDetection, Role, TenantId, ThreadName,
 };
 
 use super::report::{millis, row};
@@ -91,7 +91,8 @@ fn store(home: &Path, tenant: &str, turns: usize) {
             let message = NewMessage::new(role, sentence(number), engine.clock().now());
             Entry::message(ThreadName::main(), message)
         });
-        let conversation = NewConversation { slug: Some("talk".into()), ..Default::default() };
+        let external_id = Some(ExternalId::new("talk").unwrap());
+        let conversation = NewConversation { external_id, ..Default::default() };
         let target = AppendTarget::FindOrCreate(conversation);
         let entries = entries.collect();
         engine
