@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use treering::{
-    AppendTarget, Engine, Entry, EntryBatch, ExternalId, NewConversation, NewMessage,
-    ReplayDetection, Role, TenantId, ThreadName,
+    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, ReplayDetection, Role,
+    TenantId, ThreadName,
 };
+use treering_core::ExternalId;
 
 use super::report::{millis, row};
 use super::{WORDS, percentile, sentence, serve, stop, treering, write_tokens};
