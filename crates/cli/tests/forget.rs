@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::endpoints::{McpClient, TestServer, ok};
 use crate::home::Home;
@@ -11,6 +12,7 @@ use treering::capture::{HookCapture, Spool};
 use treering::{ItemSelection, MessageIdx};
 use treering_core::Clock as _;
 use treering_engine::SystemClock;
+use treering_testkit::SetOnDrop;
 
 fn append(home: &Home, turn: usize, user: &str, answer: &str) {
     let id = format!("t{turn}");
@@ -243,11 +245,12 @@ fn a_process_that_searches_follows_one_that_forgets() {
     for text in [found("reply3zq", &[0]), context("reply3zq")] {
         assert!(text.contains("reply3zq metres"), "it is there before: {text}");
     }
-    let running = std::sync::atomic::AtomicBool::new(true);
+    let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = SetOnDrop(&stopped);
         scope.spawn(|| {
             let mut turn = TURNS;
-            while running.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 append(turn);
                 server.post("/v1/search", &json!({ "query": "depth of the berth" }));
                 server.post("/v1/conversations/k/update", &json!({}));
@@ -274,7 +277,6 @@ fn a_process_that_searches_follows_one_that_forgets() {
                 assert!(!text.contains(&format!("{gone} metres")), "{turn}: {text}");
             }
         }
-        running.store(false, std::sync::atomic::Ordering::Relaxed);
     });
     for text in [found("reply9zq", &[0]), context("reply9zq")] {
         assert!(text.contains("reply9zq metres"), "others stay: {text}");

@@ -439,6 +439,22 @@ fn a_preview_changes_nothing_and_its_token_confirms_only_it() {
     assert!(engine.forget(&items(id, ItemSelection::Message(MessageIdx(2)))).is_err(), "twice");
 }
 
+/// Summaries that are written between a preview and its confirmation do not void the token.
+#[test]
+fn a_token_survives_the_growth_of_the_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine_in(folder.path());
+    let id = engine.append(batch("harbour", turns(30))).unwrap().conversation.id;
+    let mut request = items(id, ItemSelection::Message(MessageIdx(3)));
+    let preview = engine.preview_forget(&request).unwrap();
+    assert!(preview.record.conversations[0].rewritten.is_empty(), "no tree yet");
+    run_due_jobs(&engine, id);
+    request.token = Some(preview.token);
+    let report = engine.forget(&request).unwrap();
+    assert!(!report.record.conversations[0].rewritten.is_empty(), "the tree is rewritten");
+    assert_sound(&engine);
+}
+
 /// Waits before it answers, so that a test can act while a job runs.
 struct Paused {
     inner: PrefixSummarizer,

@@ -6,10 +6,12 @@ pub mod contract;
 pub mod disk;
 pub mod embedder;
 pub mod fault_server;
+pub mod flag;
 pub mod generate;
 pub mod parts;
 pub mod summarizer;
 
 pub use clock::FakeClock;
 pub use embedder::BagOfWordsEmbedder;
+pub use flag::SetOnDrop;
 pub use summarizer::PrefixSummarizer;

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use treering_testkit::SetOnDrop;
 
 use crate::damage::alter;
 use crate::processes::{FILE, Treering, WriterProcess, changed, files};
@@ -37,14 +38,15 @@ fn backups_under_load_contain_all_acknowledged_turns() {
     let folder = tempfile::tempdir().unwrap();
     let treering = Treering::at(&folder.path().join("home"));
     let acknowledged: [AtomicUsize; WRITERS] = Default::default();
-    let writing = AtomicBool::new(true);
+    let stopped = AtomicBool::new(false);
     let mut backups: Vec<(PathBuf, Vec<usize>)> = Vec::new();
     thread::scope(|scope| {
+        let _stop = SetOnDrop(&stopped);
         for (no, acknowledged) in acknowledged.iter().enumerate() {
             let mut writer = WriterProcess::start(&treering, &format!("w{no}"));
-            let writing = &writing;
+            let stopped = &stopped;
             scope.spawn(move || {
-                for turn in (0..).take_while(|_| writing.load(Ordering::SeqCst)) {
+                for turn in (0..).take_while(|_| !stopped.load(Ordering::SeqCst)) {
                     writer.send(&line(&format!("w{no}.{turn}.50")));
                     writer.acknowledgement();
                     acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -61,7 +63,6 @@ fn backups_under_load_contain_all_acknowledged_turns() {
             backup(&treering, &file);
             backups.push((file, before));
         }
-        writing.store(false, Ordering::SeqCst);
     });
     for (round, (file, before)) in backups.iter().enumerate() {
         let copy = Treering::at(&folder.path().join(format!("copy-{round}")));

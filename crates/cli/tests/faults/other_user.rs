@@ -7,6 +7,8 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use treering_testkit::SetOnDrop;
+
 use crate::permissions::Unprivileged;
 use crate::processes::{FILE, Treering, WriterProcess, permit};
 use crate::turns::{line, parsed, turns_of};
@@ -81,17 +83,17 @@ fn a_reader_never_reports_a_busy_store_as_damaged() {
     const ROUNDS: usize = 12;
     let sandbox = Unprivileged::new();
     let Some((reader, writer)) = shared_home(&sandbox) else { return };
-    let (writing, acknowledged) = (AtomicBool::new(true), AtomicUsize::new(3));
+    let (written, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(3));
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _end = SetOnDrop(&written);
             for round in 0..ROUNDS {
                 append(&writer, 3 + round * 5, 8 + round * 5);
                 acknowledged.store(8 + round * 5, Ordering::SeqCst);
             }
-            writing.store(false, Ordering::SeqCst);
         });
         let mut reads = 0;
-        while writing.load(Ordering::SeqCst) || reads == 0 {
+        while !written.load(Ordering::SeqCst) || reads == 0 {
             let before = acknowledged.load(Ordering::SeqCst);
             for command in ["export", "verify"] {
                 let ended = reader.run(&[command], b"");

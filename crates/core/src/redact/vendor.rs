@@ -1,30 +1,31 @@
 //! Keys and tokens that are recognized by their own format, wherever they stand.
 
-use std::sync::LazyLock;
-
 use super::formats::{KEY_FORMATS, KeyFormat};
 use super::{Find, Secret};
 
-static FORMATS: LazyLock<FormatIndex> = LazyLock::new(FormatIndex::new);
+/// No key is shorter; most words are.
+const SHORTEST: usize = shortest();
 
-/// The key formats by the first byte of their prefix.
-struct FormatIndex([Vec<&'static KeyFormat>; 128]);
-
-impl FormatIndex {
-    fn new() -> Self {
-        let mut formats = [const { Vec::new() }; 128];
-        for format in KEY_FORMATS {
-            formats[usize::from(format.prefix.as_bytes()[0])].push(format);
+const fn shortest() -> usize {
+    let (mut shortest, mut at) = (usize::MAX, 0);
+    while at < KEY_FORMATS.len() {
+        let length = KEY_FORMATS[at].prefix.len() + KEY_FORMATS[at].length;
+        if length < shortest {
+            shortest = length;
         }
-        Self(formats)
+        at += 1;
     }
+    shortest
+}
 
-    /// The length and kind of the key at the start of `rest`.
-    fn key_at(&self, rest: &[u8]) -> Option<(usize, Secret)> {
-        let token = json_token(rest).or_else(|| bot_token(rest));
-        let key = || self.0[usize::from(rest[0])].iter().find_map(|format| key(rest, format));
-        token.map(|length| (length, Secret::Token)).or_else(|| Some((key()?, Secret::ApiKey)))
+/// The length and kind of the key at the start of `rest`.
+fn key_at(rest: &[u8]) -> Option<(usize, Secret)> {
+    if !rest.get(..SHORTEST)?.iter().all(u8::is_ascii_graphic) {
+        return None;
     }
+    let token = json_token(rest).or_else(|| bot_token(rest));
+    let key = || KEY_FORMATS.iter().find_map(|format| key(rest, format));
+    token.map(|length| (length, Secret::Token)).or_else(|| Some((key()?, Secret::ApiKey)))
 }
 
 /// Vendors' keys, JSON Web Tokens and the tokens of chat bots.
@@ -38,7 +39,7 @@ pub(super) fn keys(text: &str) -> Vec<Find> {
         let escaped = at >= 2 && bytes[at - 2] == b'\\' && b"nrt".contains(&bytes[at - 1]);
         if (starts_word || escaped)
             && bytes[at].is_ascii_alphanumeric()
-            && let Some((length, secret)) = FORMATS.key_at(&bytes[at..])
+            && let Some((length, secret)) = key_at(&bytes[at..])
         {
             findings.push((at..at + length, secret));
             at += length;

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use treering_core::ports::{NodeFilter, ScrubReport, Span};
 use treering_core::{
-    AuditRecord, ContentHash, ConversationId, ForgetTarget, Invalid, Level, NodeId, RetentionRule,
-    TombstoneSet, Write,
+    AuditRecord, AuditedConversation, ContentHash, ConversationId, ForgetTarget, Invalid, Level,
+    NodeId, RetentionRule, TombstoneSet, Write,
 };
 
 use crate::embed;
@@ -231,9 +231,14 @@ impl Engine {
     }
 }
 
-/// The token of a preview: a hash of everything that would change.
+/// The token of a preview: a hash of the messages and tool calls that would go. Summaries are left
+/// out, since they can be written again and may change at any time while the tree grows.
 fn token_of(record: &AuditRecord) -> String {
-    let described = format!("{} {:?}", record.target, record.conversations);
+    let mut described = record.target.clone();
+    for AuditedConversation { id, removed, messages, erased, .. } in &record.conversations {
+        let calls = erased.tool_calls;
+        described += &format!(" {id} {removed} {messages:?} {} {calls}", erased.messages);
+    }
     ContentHash::of_fields(&[described.as_bytes()]).to_string()
 }
 
