@@ -21,8 +21,9 @@ pub(crate) fn treering(home: &Path, args: &[&str]) -> Command {
 pub(crate) fn ok(home: &Path, args: &[&str]) -> Value {
     let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
     let Output { status, stdout, stderr } = treering(home, &args).output().unwrap();
-    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
-    serde_json::from_slice(&stdout).unwrap()
+    let [output, error] = [&stdout, &stderr].map(|it| String::from_utf8_lossy(it));
+    assert!(status.success(), "{args:?}: {error}{output}");
+    serde_json::from_str(&output).unwrap()
 }
 
 /// A server on a port that the system assigns.
