@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use crate::endpoints;
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
@@ -700,12 +701,13 @@ fn the_page_and_its_openapi_document_load_nothing_external() {
 }
 
 #[test]
-fn every_response_of_the_openapi_document_has_a_description() {
+fn every_operation_of_the_openapi_document_is_named_and_described() {
     let home = tempfile::tempdir().unwrap();
     let document = ok(home.path(), &["serve", "--openapi"]);
-    let mut responses = 0;
+    let (mut responses, mut names) = (0, BTreeSet::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
+            assert!(names.insert(operation["operationId"].as_str().unwrap()), "{method} {path}");
             for (status, response) in operation["responses"].as_object().unwrap() {
                 let description = response["description"].as_str().unwrap_or_default();
                 assert!(!description.is_empty(), "{method} {path}: {status}");

@@ -124,7 +124,7 @@ pub(super) async fn page(
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     request_body = ChangeRequest, responses((status = 200, body = ConversationView,
         description = "The conversation"), Problems))]
-pub(super) async fn change(
+pub(super) async fn change_conversation(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
     Body(request): Body<ChangeRequest>,
