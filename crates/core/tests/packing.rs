@@ -8,8 +8,8 @@ mod wood;
 
 use proptest::prelude::*;
 use treering_core::packing::{
-    BlockStyle, BudgetSplit, ContextPlan, PackReason, PackedItem, Profile, Section, SectionSource,
-    SkipReason, pack, stable_prefix_end,
+    BlockStyle, BudgetSplit, ContextPlan, PackReason, PackedItem, PieceKey, Profile, Section,
+    SectionSource, SkipReason, pack, stable_prefix_end,
 };
 use wood::{Wood, packed};
 
@@ -60,6 +60,18 @@ proptest! {
             for idx in 0..wood.sizes.len() as u32 {
                 prop_assert!(covered.contains(&idx) != missing.contains(&idx), "{idx} is shown or left out");
             }
+        }
+    }
+
+    /// A reader sees where messages are missing between two that are shown.
+    #[test]
+    fn a_message_without_its_predecessor_above_begins_a_run(wood in woods(), budget in budgets()) {
+        let plan = packed(&wood, "cut", budget);
+        let mut end = None;
+        for item in &plan.sections[0] {
+            let is_message = matches!(item.key, PieceKey::Message(_));
+            prop_assert_eq!(item.begins_run, is_message && end != Some(item.from));
+            end = is_message.then_some(item.until);
         }
     }
 
