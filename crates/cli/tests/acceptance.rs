@@ -107,7 +107,7 @@ fn what_was_deleted_stays_deleted_through_thirteen_steps() {
             &["context", "harbour", "--query", "code decided", "--budget", "20000"],
             CONTROL,
         ),
-        ("log", &["logs"], "summarise messages"),
+        ("log", &["logs"], "summarize messages"),
         ("audit", &["audit"], "\"target\":\"message\""),
     ] {
         let shown = home.json(args).to_string();

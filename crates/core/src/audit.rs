@@ -56,7 +56,7 @@ pub struct AuditedConversation {
     pub messages: Vec<(u32, u32)>,
     /// The number of rows erased, by kind.
     pub erased: ErasedCounts,
-    /// The nodes whose text was erased and that are written again.
+    /// The nodes whose text was erased and that are regenerated.
     pub rewritten: Vec<AuditedNode>,
 }
 

@@ -144,7 +144,7 @@ impl JobEvent {
     /// node.
     #[must_use]
     pub fn is_sealing(&self) -> bool {
-        self.kind == JobEventKind::Acquire && self.text.starts_with(JobKind::SUMMARISE)
+        self.kind == JobEventKind::Acquire && JobKind::is_summary(&self.text)
     }
 }
 

@@ -104,7 +104,7 @@ pub enum ConversationKind {
     Session,
     /// The notes of a project. Each message is a note.
     Notes,
-    /// The owner of the tree over the sessions of a project. It has no messages.
+    /// The owner of the tree of the sessions of a project. It has no messages.
     Project,
 }
 

@@ -1,4 +1,4 @@
-//! Masks the secrets of what is handed out: messages, tool calls and nodes. Detection is that of
+//! Masks the secrets of what is returned: messages, tool calls and nodes. Detection is that of
 //! [`redact`].
 
 use crate::json::Json;

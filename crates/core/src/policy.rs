@@ -155,7 +155,7 @@ pub struct Policy {
     /// Whether windows and groups seal. While it is false, messages are captured and found by
     /// search, and only callers add nodes.
     pub enabled: bool,
-    /// Whether an edit of a message rewrites the nodes over it at once. Otherwise they are stale
+    /// Whether an edit of a message regenerates the nodes that cover it at once. Otherwise they are stale
     /// until an update.
     pub regenerate_on_edit: bool,
     /// The window policy, for level 1.

@@ -77,7 +77,7 @@ pub struct EngineParts {
     pub embed_texts: EmbedTextOptions,
     /// The folders and patterns that capture leaves out.
     pub exclusions: CaptureExclusions,
-    /// Settings of what is handed out.
+    /// Settings of what is returned.
     pub recall: RecallOptions,
     /// Stores the search index. Without files, each process builds it from the store.
     pub index_files: Option<Arc<dyn IndexFiles>>,
@@ -273,7 +273,7 @@ impl Engine {
         &self.shared.parts.exclusions
     }
 
-    /// Settings of what is handed out.
+    /// Settings of what is returned.
     #[must_use]
     pub fn recall_options(&self) -> RecallOptions {
         self.shared.parts.recall

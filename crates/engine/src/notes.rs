@@ -45,7 +45,7 @@ pub struct Note {
     pub idx: MessageIdx,
     /// The folder of the project; `None` if the note holds for every project.
     pub project: Option<String>,
-    /// The statement as it is handed out. Empty if it was withdrawn.
+    /// The statement as it is returned. Empty if it was withdrawn.
     pub text: String,
     /// The author.
     pub author: Option<String>,
@@ -62,11 +62,11 @@ pub struct Note {
 pub enum NoteChange {
     /// Puts it first in every context of its scope.
     Pin,
-    /// Undoes that.
+    /// Unpins the note.
     Unpin,
-    /// Replaces the statement. The earlier one stays in the record.
+    /// Replaces the statement. The earlier one stays in the history.
     Correct(String),
-    /// Takes it back. It stays in the record and is never handed out again.
+    /// Withdraws the note: it stays in the history, and search and contexts leave it out.
     Withdraw,
 }
 

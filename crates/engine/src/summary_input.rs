@@ -179,7 +179,7 @@ impl SummaryInput {
         Ok(Some(input))
     }
 
-    /// The input of a node over the sessions of a project: their summaries, and the messages that
+    /// The input of a node that covers the sessions of a project: their summaries, and the messages that
     /// no summary covers. Its totals have no positions.
     fn of_sessions(
         reader: &dyn Reader,

@@ -177,8 +177,8 @@ fn enriched_has_the_blocks_of_seed_001() {
     let turns = context.sections[0].items.len();
     assert_eq!(turns, 3, "the last three turns");
     assert!(context.sections[1].items.len() <= 5 && context.sections[2].items.len() <= 5);
-    let neighbours = |it: &&treering_core::ReceiptItem| it.reason == PackReason::Neighbour;
-    assert_eq!(context.receipt.items.iter().filter(neighbours).count(), 0);
+    let neighbors = |it: &&treering_core::ReceiptItem| it.reason == PackReason::Neighbor;
+    assert_eq!(context.receipt.items.iter().filter(neighbors).count(), 0);
 }
 
 #[test]

@@ -272,7 +272,7 @@ fn licenses_are_allowed() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|licence| licence.as_str().unwrap().to_owned())
+        .map(|license| license.as_str().unwrap().to_owned())
         .collect();
     let version = Command::new("rustc").arg("-vV").output().unwrap().stdout;
     let version = String::from_utf8(version).unwrap();
@@ -293,13 +293,13 @@ fn licenses_are_allowed() {
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut problems = Vec::new();
     for package in metadata["packages"].as_array().unwrap() {
-        let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
+        let license = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
         // One of the alternatives must be allowed, with all of its parts.
-        let fits = licence.split(" OR ").any(|choice| {
+        let fits = license.split(" OR ").any(|choice| {
             choice.split(" AND ").all(|part| allowed.contains(part.trim_matches(['(', ')', ' '])))
         });
         if !fits {
-            problems.push(format!("{}: {licence}", package["name"]));
+            problems.push(format!("{}: {license}", package["name"]));
         }
     }
     assert!(

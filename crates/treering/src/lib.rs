@@ -104,7 +104,7 @@ pub struct Options {
     pub search: SearchOptions,
     /// Folders and patterns that are excluded from capture.
     pub exclusions: CaptureExclusions,
-    /// Options for what search and contexts hand out.
+    /// Options for what search and contexts return.
     pub recall: RecallOptions,
 }
 

@@ -413,7 +413,7 @@ fn work(engine: &Engine) -> Result<Vec<Check>, CliError> {
     if fallback_nodes > 0 {
         let found = format!("{} written by the fallback", count(fallback_nodes.into(), "node"));
         let summarizer = engine.summarizer_name();
-        let fix = format!("run `treering update` to rewrite them with {summarizer}");
+        let fix = format!("run `treering update` to regenerate them with {summarizer}");
         checks.push(Check::waits("stand-ins", found, fix));
     }
     if let Some(reached_cap) = engine.spend(None)?.cap_reached {

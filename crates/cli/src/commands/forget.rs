@@ -15,7 +15,7 @@ const RECORDS: usize = 50;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --yes, the command lists what would go and what would be written again, and forgets nothing.
+Without --yes, the command lists what would be forgotten and what would be regenerated, and forgets nothing.
 
 Examples:
   treering forget tidewatch --turn 12
@@ -81,7 +81,7 @@ struct ScrubView {
 
 /// The record whose tombstones were removed.
 #[derive(Serialize)]
-struct LiftedView {
+struct AllowReturnView {
     record: String,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         && args.allow_return
     {
         let record = service.engine().allow_return(record)?.id;
-        return Ok(output.show(&LiftedView { record }, |out| {
+        return Ok(output.show(&AllowReturnView { record }, |out| {
             writeln!(out, "an import may now bring back what was forgotten")
         })?);
     }
@@ -152,7 +152,7 @@ fn scrub(service: &Service, output: &Output) -> Result<(), CliError> {
 pub(super) fn describe_preview(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
     let heading = match view.target.as_str() {
         "secrets" => "Secrets would be masked in:",
-        _ => "Would go:",
+        _ => "Would be forgotten:",
     };
     writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased))?;
     for conversation in &view.conversations {

@@ -181,7 +181,7 @@ enum Command {
     Label(label::Args),
     /// Replace the text of a message; the earlier text stays in its history
     Edit(amend::EditArgs),
-    /// Mark a message as wrong, so that it is never handed out as true
+    /// Mark a message as wrong, so that search and contexts stop using it
     Correct(amend::CorrectArgs),
     /// Erase content for good: a message, a turn, a conversation, an author, a project, a label
     Forget(Box<forget::Args>),
@@ -460,11 +460,11 @@ impl Global {
             match spool.replay(engine) {
                 Ok(report) => {
                     for reason in report.refused {
-                        output.note(&format!("a capture cannot be stored: {reason}"));
+                        output.remark(&format!("a capture cannot be stored: {reason}"));
                     }
                 }
                 Err(error) => {
-                    output.note(&format!("cannot store the spooled captures yet: {error}"));
+                    output.remark(&format!("cannot store the spooled captures yet: {error}"));
                 }
             }
         }

@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     };
     let answer = service.search(&request)?;
     if let Some(reason) = &answer.words_only {
-        output.note(&format!("searched by words only, not by meaning: {reason}"));
+        output.remark(&format!("searched by words only, not by meaning: {reason}"));
     }
     output.show(&answer, |out| {
         if answer.hits.is_empty() {

@@ -78,7 +78,7 @@ pub(super) fn run(
         }
         if view.fallback_nodes > 0 {
             let nodes = count(view.fallback_nodes.into(), "node");
-            let hint = "run `treering update` to rewrite them with";
+            let hint = "run `treering update` to regenerate them with";
             print_text(out, "", &format!("{nodes} by the fallback: {hint} {}", view.summarizer))?;
         }
         if view.capture_paused {

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     let only = args.conversation.as_deref().map(|it| engine.find(it)).transpose()?.map(|it| it.id);
     let tail = Tail { service, budget: args.budget, output };
     let mut cursor = engine.event_cursor()?;
-    output.note("following events; press Ctrl-C to stop");
+    output.remark("following events; press Ctrl-C to stop");
     let mut last = Instant::now();
     loop {
         let (events, now) = engine.wait_for_events(&cursor, WATCH)?;

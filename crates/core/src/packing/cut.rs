@@ -15,7 +15,8 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::budget_split::BudgetSplit;
 use super::{
-    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason, Term,
+    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
+    WeightedTerm,
 };
 
 /// The distance from the end of the history, in tokens, up to which the gain hardly falls.
@@ -172,7 +173,7 @@ impl Cutter {
             let weight = u64::from(piece.weight);
             let reason = match piece.key {
                 PieceKey::Heading | PieceKey::Node(..) => PackReason::Cover,
-                PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarised,
+                PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarized,
             };
             self.add(piece, reason, distance);
             distance += weight;
@@ -230,7 +231,7 @@ impl Cutter {
     }
 
     /// The value of a term that the cut has a number of times already.
-    fn value_of(&self, (term, weight): &Term, times: i32) -> f64 {
+    fn value_of(&self, (term, weight): &WeightedTerm, times: i32) -> f64 {
         let occurrences = self.occurrences.get(term).copied().unwrap_or(1);
         let rarity = (1.0 + f64::from(self.parts) / f64::from(occurrences)).ln();
         f64::from(*weight) * rarity * AGAIN.powi(times.max(0))

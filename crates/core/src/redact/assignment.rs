@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::judgement::{
+use super::plausibility::{
     is_encoded_login, is_password, is_placeholder, is_random, is_spoken_password,
 };
 use super::{Find, Secret, headers};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::assignment::bounded;
-use super::judgement::is_placeholder;
+use super::plausibility::is_placeholder;
 use super::{Find, Secret};
 
 /// The form of a flag's value.

@@ -21,7 +21,7 @@ pub(super) struct ProjectTrees {
     covered: HashMap<ConversationId, (usize, Arc<Node>)>,
 }
 
-/// The nodes of a project tree that stand for the sessions that are not shown by themselves.
+/// The nodes of a project tree that stand for the sessions that are not shown individually.
 pub(super) struct ProjectCover {
     /// Every node of the tree.
     pub(super) nodes: Vec<Arc<Node>>,

@@ -31,7 +31,7 @@ const ARGS_CHARS: usize = 100;
 const SCOPE_CHARS: usize = 1000;
 /// Maximum number of entries of a list.
 const ENTRIES: usize = 12;
-/// Maximum number of key findings in a labelled block, where the overview may contain them.
+/// Maximum number of key findings in a labeled block, where the overview may contain them.
 pub(super) const FINDINGS: usize = 5;
 
 /// The opening text that explains how to read the rest.

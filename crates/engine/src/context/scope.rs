@@ -35,7 +35,7 @@ pub struct ContextScope {
     pub conversations: Vec<ConversationId>,
     /// The conversations to choose from. Its limit and its position in the listing are ignored.
     pub filter: ConversationFilter,
-    /// Conversations to leave out, such as the one that asks.
+    /// Conversations to leave out, such as the calling session.
     pub exclude: Vec<ConversationId>,
     /// The name of the scope in the first line of the context, such as "the project /srv/shop".
     pub name: String,
@@ -172,7 +172,7 @@ impl Engine {
         Ok((listed, is_all))
     }
 
-    /// The conversations of a scope that are shown by themselves, because they are the latest or
+    /// The conversations of a scope that are shown individually, because they are the latest or
     /// because no project tree covers them as they are, and whether there are no others.
     fn beside_trees(
         &self,
@@ -251,7 +251,7 @@ fn read_all(reader: &dyn Reader, ids: &[ConversationId]) -> Result<Vec<Conversat
 fn check_sections(profile: &Profile) -> Result<()> {
     let is_possible = |take: SectionSource, style: BlockStyle| match take {
         SectionSource::Cut => true,
-        SectionSource::Recall => style == BlockStyle::Record,
+        SectionSource::Recall => style == BlockStyle::Plain,
         _ => false,
     };
     if profile.sections.iter().all(|section| is_possible(section.take, section.style)) {
@@ -330,9 +330,9 @@ impl ScopeAssembly<'_> {
         for session in &mut pieces.sessions {
             session.pieces.room = budget.saturating_sub(allotment.target);
         }
-        self.engine.check_cancelled()?;
+        self.engine.check_canceled()?;
         let plan = pack(&mut pieces, profile, &headings, budget, &allotment)?;
-        self.engine.check_cancelled()?;
+        self.engine.check_canceled()?;
         pieces.load_planned_messages(profile, &plan)?;
         let sections = format::sections(&pieces, profile, &plan);
         let has_all = self.is_all && pieces.has_all(&plan);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use treering_core::packing::{
     BlockStyle, BudgetSplit, ContextPlan, Costs, DetailLevel, HeaderStyle, Information, Omission,
     PackReason, PackedItem, Piece, PieceKey, PieceSource, Profile, RecallCandidate, SkipReason,
-    Strand,
+    ThreadSpan,
 };
 use treering_core::ports::StoreResult;
 use treering_core::{
@@ -310,11 +310,11 @@ impl PieceSource for ScopePieces<'_> {
         Ok(Vec::new())
     }
 
-    fn strands(
+    fn thread_spans(
         &mut self,
         key: PieceKey,
         (from, until): (TextPosition, TextPosition),
-    ) -> StoreResult<Vec<Strand>> {
+    ) -> StoreResult<Vec<ThreadSpan>> {
         if key == PieceKey::Heading {
             return Ok(Vec::new());
         }
@@ -323,12 +323,12 @@ impl PieceSource for ScopePieces<'_> {
             return Ok(Vec::new());
         }
         let range = (session.local(from), session.local(until));
-        let mut strands = session.pieces.strands(key, range)?;
-        for strand in &mut strands {
-            strand.from = moved(strand.from, session.first);
-            strand.until = moved(strand.until, session.first);
+        let mut thread_spans = session.pieces.thread_spans(key, range)?;
+        for span in &mut thread_spans {
+            span.from = moved(span.from, session.first);
+            span.until = moved(span.until, session.first);
         }
-        Ok(strands)
+        Ok(thread_spans)
     }
 
     fn styled(&mut self, piece: Piece, _: BlockStyle) -> Piece {

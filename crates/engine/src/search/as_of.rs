@@ -4,7 +4,7 @@ use treering_core::ports::{AsOf, Change, NodeFilter, RestoredMessage, Span, Stor
 use treering_core::{Conversation, ConversationId, Level, MessageIdx, Reader, Timestamp};
 
 use super::index::ItemEmbedding;
-use super::{Moment, Query, SearchOutcome};
+use super::{Query, SearchOutcome, SearchTime};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::recall::PastVersions;
@@ -37,7 +37,7 @@ impl Engine {
         (as_of, versions): (&AsOf, &PastVersions),
         now: Timestamp,
     ) -> Result<SearchOutcome> {
-        let moment = Moment { now, as_of: Some(as_of), versions };
+        let moment = SearchTime { now, as_of: Some(as_of), versions };
         self.with_index(|index| Ok(self.find_in(query, index, &moment)?.0))
     }
 

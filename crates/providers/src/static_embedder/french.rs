@@ -11,7 +11,7 @@
 //! | the English words, as rows of the table of word pieces | words × 4 × 2 |
 //! | concatenated words, folded | length of the texts |
 
-use super::texts::{Header, Texts};
+use super::texts::{TableHeader, Texts};
 use crate::wordpiece::PieceHash;
 
 /// English words for each French word.
@@ -27,7 +27,7 @@ pub(super) struct FrenchWords {
 impl FrenchWords {
     /// Parses the asset. In a constant, a malformed asset is a compile error.
     pub(super) const fn read(bytes: &'static [u8]) -> Self {
-        let (header, bytes) = Header::read(bytes, b"TRFRENCH");
+        let (header, bytes) = TableHeader::read(bytes, b"TRFRENCH");
         assert!(header.width == WIDTH, "wrong number of English words");
         let (slots, bytes) = bytes.split_at(header.slots * 2);
         let (ends, bytes) = bytes.split_at(header.rows * 4);

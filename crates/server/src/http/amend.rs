@@ -10,8 +10,8 @@ use crate::views::{AmendView, HistoryView};
 
 /// Edit a message, or mark it as wrong
 ///
-/// An edit keeps the earlier text in the history of the message, and makes the summaries over it
-/// stale or writes them again. A wrong message stays in the record and is never handed out as true.
+/// An edit keeps the earlier text in the history of the message, and makes the summaries that cover it
+/// stale or regenerates them. A wrong message stays in the history and is never returned as true.
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}/messages/{idx}", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"),
         ("idx" = u32, Path, description = "Position of the message, from 0")),

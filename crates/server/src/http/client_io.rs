@@ -27,11 +27,11 @@ pub(super) struct ClientIo {
     write_timeout: Duration,
     /// The end of the time to read on, while the client does not read.
     write_deadline: Option<Pin<Box<Sleep>>>,
-    linger: Option<Linger>,
+    linger: Option<LingeringClose>,
 }
 
 /// A connection whose answers are sent.
-struct Linger {
+struct LingeringClose {
     deadline: Instant,
     quiet: Pin<Box<Sleep>>,
 }
@@ -49,7 +49,7 @@ impl ClientIo {
     /// connection, and the client loses the answer.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Self { stream, linger, .. } = self;
-        let linger = linger.get_or_insert_with(|| Linger {
+        let linger = linger.get_or_insert_with(|| LingeringClose {
             deadline: Instant::now() + LINGER,
             quiet: Box::pin(sleep(LINGER_QUIET)),
         });

@@ -10,8 +10,8 @@ use crate::views::{NodeView, PolicyView, ThreadList, TurnSummaryView};
 
 /// Store a summary that you wrote
 ///
-/// It becomes the node over the given turns or nodes, which are a sealed window or group, or the
-/// first of those that nothing covers yet. The nodes above it are rewritten.
+/// It becomes the node that covers the given turns or nodes, which are a sealed window or group, or the
+/// first of those that nothing covers yet. The nodes above it are regenerated.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/summaries", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     request_body = StoreSummaryRequest, responses((status = 200, body = NodeView,
@@ -51,7 +51,7 @@ pub(super) async fn summarize_given(
 
 /// Summarize the nodes of a level now
 ///
-/// Writes one node over the nodes of this level that no higher node covers, except for the last.
+/// Writes one node that covers the nodes of this level that no higher node covers, except for the last.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/levels/{level}/summarize",
     tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix"),

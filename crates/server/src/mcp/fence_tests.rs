@@ -206,7 +206,7 @@ fn texts(service: &Service, slug: &str) -> Vec<(&'static str, String)> {
         ("tool expand of a conversation", expand(slug.to_owned())),
         ("tool sessions", render::sessions(&sessions, engine, TOKENS)),
         ("prompt recall", prompt("recall", json!({ "question": "Where is the harbour?" }))),
-        ("prompt summarise", prompt("summarise-session", json!({ "conversation": slug }))),
+        ("prompt summarize", prompt("summarize-session", json!({ "conversation": slug }))),
     ]
 }
 

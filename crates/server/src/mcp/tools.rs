@@ -43,7 +43,7 @@ const NOTES_FIELDS: &[(&str, &str)] = &[
     ("note", "Change this one, notes-shop#3"),
     ("text", "Correct it"),
     ("pinned", "Pin or unpin it"),
-    ("withdrawn", "Take it back"),
+    ("withdrawn", "Withdraw it"),
     ("max_tokens", "Default 2000"),
 ];
 

@@ -316,7 +316,7 @@ mod tests {
                 let work = move |cancellation: Cancellation| {
                     started.send(()).unwrap();
                     let _ = wait.recv();
-                    report.send(cancellation.is_cancelled()).unwrap();
+                    report.send(cancellation.is_canceled()).unwrap();
                     Ok(())
                 };
                 of_caller.run(&tenant("a"), kind, work).await

@@ -266,19 +266,19 @@ fn store_conversation(
     if batch.entries.is_empty() && engine.preview(batch.clone())?.created {
         return Ok(());
     }
-    let note = EntryNote::of(&batch.entries);
+    let note = EntryIds::of(&batch.entries);
     checkpoint.note(note, &engine.append(batch)?);
     Ok(())
 }
 
 /// The ids and times of entries, kept while the engine stores them.
 #[derive(Clone)]
-pub(crate) struct EntryNote {
+pub(crate) struct EntryIds {
     ids: Vec<Option<ExternalId>>,
     latest: Option<Timestamp>,
 }
 
-impl EntryNote {
+impl EntryIds {
     pub(crate) fn of(entries: &[Entry]) -> Self {
         Self {
             ids: entries.iter().map(|entry| external_id(entry).cloned()).collect(),
@@ -289,7 +289,7 @@ impl EntryNote {
 
 impl Checkpoint {
     /// Remembers the latest entry that is stored.
-    pub(crate) fn note(&mut self, entries: EntryNote, appended: &AppendReport) {
+    pub(crate) fn note(&mut self, entries: EntryIds, appended: &AppendReport) {
         let is_stored = |outcome: &EntryOutcome| {
             matches!(
                 outcome,

@@ -24,7 +24,7 @@ pub(super) enum BackupAction {
     Delete,
 }
 
-/// Makes all changes. If one fails, takes back those that were made.
+/// Makes all changes. If one fails, reverts those that were made.
 pub(super) fn write_all(planned: &[Planned]) -> Result<(), CliError> {
     let changed: Vec<&Planned> = planned.iter().filter(|it| it.before != it.after).collect();
     // Most failures happen here, before any file has changed.

@@ -117,7 +117,7 @@ pub struct ChangeNoteRequest {
     /// The corrected statement. The earlier one stays in the history.
     #[schema(max_length = 4000000)]
     pub text: Option<String>,
-    /// Takes the note back: it stays in the record and is never handed out again.
+    /// Withdraws the note: it stays in the history, and search and contexts leave it out.
     pub withdrawn: bool,
 }
 
@@ -157,7 +157,7 @@ pub struct NotesToolRequest {
     pub pinned: Option<bool>,
     /// The corrected statement.
     pub text: Option<String>,
-    /// Takes it back.
+    /// Withdraws it.
     pub withdrawn: bool,
 }
 
