@@ -1,4 +1,4 @@
-//! The duties of a memory, checked as a user would: scope, evidence, deletion, correction,
+//! End-to-end checks through the commands: scope, evidence, deletion, correction,
 //! tombstones and fencing. Every check that something is absent has a control that must be there.
 
 #![allow(clippy::unwrap_used)]

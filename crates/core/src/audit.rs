@@ -17,7 +17,7 @@ pub struct AuditRecord {
     pub target: String,
     /// The conversations that were changed or removed.
     pub conversations: Vec<AuditedConversation>,
-    /// The number of tombstones, which prevent that a later import brings items back.
+    /// The number of tombstones, which keep later imports from restoring items.
     pub tombstones: u32,
 }
 

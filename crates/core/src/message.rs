@@ -75,7 +75,7 @@ pub struct NewMessage {
     pub edited_at: Option<Timestamp>,
     /// Set if someone marked it as wrong.
     pub correction: Option<Correction>,
-    /// The earlier versions that an export brings along, oldest first. The store keeps them apart
+    /// The earlier versions that an export contains, oldest first. The store keeps them apart
     /// from the message, so a stored message has none here.
     pub history: Vec<MessageVersion>,
 }
@@ -165,7 +165,7 @@ impl NewMessage {
     }
 }
 
-/// Begins the text that replaces a wrong one.
+/// Prefix of a correction.
 const CORRECTED: &str = "Correction: ";
 
 /// A stored message.

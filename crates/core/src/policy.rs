@@ -37,7 +37,8 @@ pub struct WindowPolicy {
     pub min_flush_chars: u32,
     /// The length of a silence that seals a window.
     pub flush_after_ms: Option<u64>,
-    /// The number of characters of the previous window repeated at the start of the next.
+    /// The number of characters of the previous window that the summarizer sees before the next
+    /// one.
     pub overlap_chars: u32,
     /// Whether size, silence or both seal a window.
     pub seal_policy: SealPolicy,

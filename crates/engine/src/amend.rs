@@ -145,8 +145,8 @@ impl AmendPlanner {
         Ok((writes, AmendReport { message: after, nodes, rewrites, new_ids: Vec::new() }))
     }
 
-    /// The consequences for the tree of the project. It follows an edit once the summaries of the
-    /// session are regenerated; a correction removes the nodes that cover the session.
+    /// Updates the tree of the project. A correction removes the nodes that cover the session. An
+    /// edit changes nothing until the summaries of the session are regenerated.
     fn project_writes(
         &self,
         reader: &dyn Reader,

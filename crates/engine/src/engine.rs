@@ -402,7 +402,11 @@ impl Engine {
             let owner = reader.conversation_by_slug(&new_slug)?;
             if owner.is_some_and(|owner| owner.id != id) {
                 is_taken.store(true, Ordering::Relaxed);
-                return Err(Invalid::new(format!("name {new_slug:?}"), "it is taken").into());
+                return Err(Invalid::new(
+                    format!("name {new_slug:?}"),
+                    "another conversation has this name; choose another one",
+                )
+                .into());
             }
             conversation.slug.clone_from(&new_slug);
             conversation.title = Some(title.clone());

@@ -45,7 +45,7 @@ pub enum Error {
     #[error("the operation was canceled")]
     Canceled,
     /// The slug is taken.
-    #[error("the name {0:?} is already taken")]
+    #[error("another conversation has the name {0:?}; choose another one")]
     SlugTaken(String),
 }
 

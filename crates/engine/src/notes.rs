@@ -22,7 +22,7 @@ use crate::ingest::{AppendTarget, EntryBatch, ReplayDetection};
 pub struct NewNote {
     /// The statement.
     pub text: String,
-    /// The folder of the project that it is about; without one it holds for every project.
+    /// Project folder; `None` applies to every project.
     pub project: Option<String>,
     /// The person or the agent who asked to keep it.
     pub author: Option<String>,
@@ -51,7 +51,7 @@ pub struct Note {
     pub author: Option<String>,
     /// The time of the statement.
     pub at: Timestamp,
-    /// Whether it is first in every context of its scope.
+    /// Whether it is first in contexts over its scope.
     pub pinned: bool,
     /// Whether it was withdrawn.
     pub withdrawn: bool,
@@ -60,7 +60,7 @@ pub struct Note {
 /// A change to a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoteChange {
-    /// Puts it first in every context of its scope.
+    /// Pins the note: it comes first in contexts over its scope.
     Pin,
     /// Unpins the note.
     Unpin,

@@ -1,8 +1,8 @@
 //! Project trees: the nodes that cover the sessions of a project, grouped by the same rule as the nodes
 //! of a conversation. A conversation without messages owns the nodes and their jobs.
 //!
-//! The tree is a function of the sessions in time order. A plan compares the groups that there
-//! should be with those that there are, level by level, so that new, changed, reopened, forgotten
+//! The tree is a function of the sessions in time order. A plan compares the desired groups
+//! with the existing ones, level by level, so that new, changed, reopened, forgotten
 //! and rebuilt sessions all take the same path.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ use crate::worker::JobOutcome;
 
 /// The lowest level of a project tree. Its nodes cover sessions.
 pub(crate) const SESSIONS_LEVEL: Level = Level::FIRST.above();
-/// Maximum number of children of a group, however small they are. What is not grouped yet takes
-/// room of its own in a context.
+/// Maximum number of children of a group, however small they are. Ungrouped nodes
+/// take more room in a context.
 const MAX_CHILDREN: u32 = 10;
 /// A group has two children at least, and the last session stays ungrouped.
 const MIN_SESSIONS: usize = 3;
@@ -41,7 +41,7 @@ pub(crate) struct SessionContent {
     pub(crate) roots: Vec<Node>,
     /// The messages that no node covers, as they are returned.
     pub(crate) messages: Vec<Message>,
-    /// Identifies this content.
+    /// Content hash.
     pub(crate) covered: CoveredSession,
 }
 
@@ -128,8 +128,8 @@ pub(crate) fn job_of(
     Ok(is_due.then(|| Write::AddJob(Job::plan(session.id, JobKind::PlanProject, now))))
 }
 
-/// Runs a job that brings the tree of a project up to date. The waiting jobs of its other sessions
-/// are done with it.
+/// Runs a job that brings the tree of a project up to date. Also completes the waiting
+/// jobs of the project's other sessions.
 pub(crate) fn run(engine: &Engine, job: &Job) -> Result<JobOutcome> {
     let (owner, job, now) = (engine.clone(), job.clone(), engine.clock().now());
     engine.commit_with(engine.tenant_scope(), move |reader| {
@@ -155,7 +155,7 @@ pub(crate) fn run(engine: &Engine, job: &Job) -> Result<JobOutcome> {
     })
 }
 
-/// A group that there should be.
+/// A desired group.
 struct DesiredGroup {
     covers: Coverage,
     reason: GroupReason,

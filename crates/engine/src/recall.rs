@@ -88,7 +88,7 @@ impl PastVersions {
         let span = Span::between(MessageIdx(0), MessageIdx(end));
         let mut versions = BTreeMap::new();
         for (idx, version) in reader.versions(id, span)? {
-            // The first version that was replaced later was in force.
+            // The version replaced first after that time was current.
             if version.replaced_at > moment {
                 versions.entry(idx.0).or_insert(version);
             }

@@ -1,4 +1,4 @@
-//! The profiles of the seeds to the letter: their headings, blocks, levels and limits.
+//! The profiles of the design documents to the letter: their headings, blocks, levels and limits.
 
 #![allow(clippy::unwrap_used)]
 
@@ -138,7 +138,7 @@ fn block_of<'a>(markdown: &'a str, lead: &str) -> &'a str {
 }
 
 #[test]
-fn enriched_has_the_blocks_of_seed_001() {
+fn enriched_has_the_blocks_of_document_001() {
     let (engine, _folder) = engine(600);
     let id = say(&engine, 30);
     let context = context(&engine, id, "enriched", 8000);

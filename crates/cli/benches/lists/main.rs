@@ -1,4 +1,4 @@
-//! How right the lists of a node are: precision and recall of decisions, action items, open
+//! Measures the lists of a node: precision and recall of decisions, action items, open
 //! questions, names, files and code names on labeled sentences, in two halves. The rules are
 //! tuned on the first half only.
 //!

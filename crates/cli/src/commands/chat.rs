@@ -38,7 +38,7 @@ Examples:
 
 In the chat, /receipt shows the context that the model got, and /quit or Ctrl-D exits.")]
 pub(super) struct Args {
-    /// The conversation to continue: slug, id, or the first digits of an id [default: a new one]
+    /// The conversation to continue: slug, key, id, or the first digits of an id [default: a new one]
     conversation: Option<String>,
     /// Continue the latest conversation
     #[arg(long, conflicts_with = "conversation")]

@@ -25,7 +25,7 @@ Examples:
   treering forget --secrets --yes
   treering forget forget-3f9a0c12ab45de67 --allow-return    (lets an import bring it back)")]
 pub(super) struct Args {
-    /// The conversation: slug, id, or the first digits of an id; alone, all of it. With
+    /// The conversation: slug, key, id, or the first digits of an id; alone, the whole conversation. With
     /// --allow-return also the id of an audit record
     conversation: Option<String>,
     /// Only the message at this position
@@ -66,7 +66,7 @@ pub(super) struct Args {
     /// Erase the bytes that earlier forgets left in the files of the store
     #[arg(long, conflicts_with_all = ["conversation", "part", "project", "label", "everything"])]
     scrub: bool,
-    /// Forget without another question
+    /// Forget; without this option, only list what would be forgotten
     #[arg(long)]
     yes: bool,
 }

@@ -14,7 +14,7 @@ use treering_server::views::ConversationView;
 Example:
   treering close tidewatch && treering sessions --all    (archive and reopen work the same way)")]
 pub(super) struct ConversationArg {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct ConversationArg {
 Example:
   treering rename which-port-does-staging-use \"Ports of staging\"")]
 pub(super) struct Rename {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
     /// The new title; the slug is derived from it
     title: String,

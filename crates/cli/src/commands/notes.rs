@@ -28,7 +28,7 @@ pub(super) struct RememberArgs {
     /// Keep it for every project
     #[arg(long, conflicts_with = "project")]
     everywhere: bool,
-    /// Put it first in every context of the project
+    /// Show it first in contexts over its project
     #[arg(long)]
     pin: bool,
     /// The author of the note
@@ -69,7 +69,7 @@ pub(super) struct Args {
 #[derive(clap::Args)]
 #[group(id = "change", multiple = false, requires = "note")]
 struct NoteFlags {
-    /// Put it first in every context of its project
+    /// Show it first in contexts over its project
     #[arg(long)]
     pin: bool,
     /// Unpin it

@@ -23,7 +23,7 @@ Examples:
 Status also compares the transcripts of connected agents with the store. It exits with 1 if capture
 is behind, or if a hook is missing, not trusted or failing.")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: the latest conversation]
+    /// Slug, key, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
     /// Run the jobs and wait for the gate, at most `work.gate_timeout_ms`
     #[arg(long)]

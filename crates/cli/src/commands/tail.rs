@@ -25,7 +25,7 @@ Examples:
   treering tail tidewatch --budget 2000
   treering tail --json --idle 10 | jq .event")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: every conversation]
+    /// Slug, key, id, or the first digits of an id [default: every conversation]
     conversation: Option<String>,
     /// Budget of the contexts whose changes are shown [default: the setting context.budget]
     #[arg(long, short, value_name = "TOKENS")]

@@ -1,7 +1,10 @@
 //! The cut: an antichain through the tree that covers the whole history. It starts with the
 //! coarsest complete cover and is refined while there is room, where a reader learns most per
-//! token: terms that the cut does not have yet, facts before other words, recent ones before old
-//! ones.
+//! token:
+//!
+//! - terms that the cut does not have yet;
+//! - facts before other words;
+//! - recent terms before old ones.
 //!
 //! Over several conversations the coarsest cover is the list of their headings, with the nodes that
 //! stand for many sessions: every other node and message competes for its place.
@@ -299,8 +302,8 @@ impl Cutter {
             .sum()
     }
 
-    /// The gain per token of a step that adds a value to an entry and leaves it at a cost. Parts of
-    /// the history that are long for the tokens they have gain more, old parts less.
+    /// Gain per token of a step to `cost`. Sparse parts of the history get a bonus, old parts a
+    /// discount.
     fn gain_per_token(&self, slot: usize, value: f64, cost: u32) -> f64 {
         let it = &self.slots[slot];
         let tokens = f64::from(cost.saturating_sub(it.cost()).max(1));

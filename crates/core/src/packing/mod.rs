@@ -170,7 +170,7 @@ pub struct Piece {
     /// The minimum cost of the pieces that replace it when it is expanded; `None` for messages,
     /// which cannot be expanded.
     pub min_expanded_cost: Option<u32>,
-    /// Whether the coarsest cover of several conversations has it, beside the headings.
+    /// Whether the coarsest cover must contain it. Only over several conversations.
     pub is_required: bool,
 }
 

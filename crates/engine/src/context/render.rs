@@ -63,7 +63,7 @@ pub(super) fn session_heading(conversation: &Conversation) -> String {
     format!("### {day}{title} · {slug} · {messages} messages\n\n")
 }
 
-/// The heading of the sessions that the tree of a project stands for.
+/// The heading of the sessions that the tree of a project represents.
 pub(super) fn project_heading(project: &Conversation, sessions: usize) -> String {
     let day = |at: Timestamp| at.to_minute()[..10].to_owned();
     let (from, until) = (day(project.started_at), day(project.last_activity));

@@ -20,10 +20,9 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::search::{Exclusion, Query};
 
-/// Headings take at most one part in this many of the cut.
+/// Headings take at most 1/N of the cut.
 pub(super) const HEADINGS: u32 = 4;
-/// A session that is shown by itself should have room for this many tokens. The older ones are left
-/// to the trees of their projects.
+/// Tokens per session shown individually; project trees represent the others.
 const SESSION_TOKENS: u32 = 100;
 /// The minimum cost of a heading, which bounds the number of conversations that are read.
 const MIN_HEADING_TOKENS: u32 = 8;
@@ -278,7 +277,7 @@ pub(super) struct Session {
     pub(super) jobs: Vec<Job>,
     /// The rendered heading, and its cost.
     pub(super) heading: (String, u32),
-    /// Whether it may be in the cut. The others have hits only.
+    /// Whether it is part of the cut; otherwise only its hits are shown.
     pub(super) is_listed: bool,
     /// The nodes to show, if the conversation is the owner of a project tree.
     pub(super) project: Option<ProjectCover>,
@@ -316,7 +315,7 @@ impl ScopeAssembly<'_> {
         let preamble = |has_all: bool| render::scope_preamble(&self.request.scope.name, has_all);
         let opening = cache.count(&preamble(false)).max(cache.count(&preamble(true)));
         let budget = budget.saturating_sub(opening);
-        // A profile without a history answers one prompt, and the notes came before.
+        // A profile without a history answers one prompt of a session, which began with the notes.
         let pinned = match profile.cut() {
             Some(_) => PinnedNotes::read(self.engine, reader, &self.request.scope, budget)?,
             None => None,

@@ -89,7 +89,7 @@ impl<'a> ScopePieces<'a> {
         Self { sessions, required: allotment.target / HEADINGS }
     }
 
-    /// Whether every session has its heading, and every period of a project an item.
+    /// Whether the plan has the heading of every session and an item for every period of a project.
     pub(super) fn has_all(&self, plan: &ContextPlan) -> bool {
         let is_whole = |(index, it): (usize, &SessionPieces<'_>)| match &it.session.project {
             Some(project) => project.omitted(&self.ends(index, plan)) == 0,
@@ -204,7 +204,7 @@ impl SessionPieces<'_> {
     }
 
     /// A piece of the conversation at its position in the history of the scope. A node of a project
-    /// tree has a position in time, and counts like one session.
+    /// tree counts like one session; its position is the minutes since the project began.
     fn placed(&self, piece: Piece) -> Piece {
         if let Some(project) = &self.session.project {
             let end = self.end_of(piece.key).unwrap_or(self.session.conversation.started_at);

@@ -45,7 +45,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Notes that the nodes that cover a session in the tree of its project must be regenerated.
+    /// Records that the nodes that cover a session in the tree of its project must be regenerated.
     fn note_project(&mut self, conversation: &Conversation) {
         if conversation.kind() == ConversationKind::Session
             && let Some(folder) = conversation.folder()

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::recall::PastVersions;
 
 impl Engine {
-    /// The state of a conversation when it had `end` messages. Fewer than it has now.
+    /// The state of a conversation when it had `end` messages, which is less than the present number.
     pub(crate) fn state_as_of(
         &self,
         reader: &dyn Reader,

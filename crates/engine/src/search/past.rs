@@ -1,5 +1,4 @@
-//! One conversation of an index as it was: the items that existed then, and their statistics. A
-//! search of the past takes them in place of the statistics of today.
+//! A past state of one conversation in the index: its items and statistics at that time.
 
 use std::collections::{HashMap, HashSet};
 

@@ -164,8 +164,8 @@ pub(super) fn points(
     content.key_findings = findings(points, request.deduplicate);
 }
 
-/// The best points that no other list has, in the order of the source. If there are too few, others
-/// join them.
+/// The findings, in the order of the source. Prefers points that are in no other list; fills up
+/// with others.
 fn findings(points: &[SummaryPoint], deduplicate: bool) -> Vec<String> {
     let is_plain =
         |point: &SummaryPoint| matches!(point.part, SummaryPart::Overview | SummaryPart::Findings);

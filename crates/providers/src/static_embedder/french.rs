@@ -36,8 +36,8 @@ impl FrenchWords {
         Self { texts: Texts::new(slots, ends, texts), neighbors: neighbors.as_chunks().0 }
     }
 
-    /// The rows of the English words that are nearest to a folded French word. None for an
-    /// unknown word, and for one that English spells alike.
+    /// The rows of the English words that are nearest to a folded French word. Empty for an
+    /// unknown word and for a word with the same spelling in English.
     pub(super) fn neighbors(&self, word: &str) -> Option<[u16; WIDTH]> {
         let hash = word.bytes().fold(PieceHash::EMPTY, PieceHash::with);
         let row = self.texts.find(hash, word.as_bytes())?;

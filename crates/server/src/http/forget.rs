@@ -8,7 +8,7 @@ use crate::service::Grant;
 use crate::service::requests::{AuditRequest, ForgetRequest};
 use crate::views::{AuditList, ForgetView};
 
-/// Forget, in two steps
+/// Preview or confirm forgetting
 ///
 /// Without `token`, the response is a preview: it lists what would be forgotten and what would be written
 /// again, and has a token. Repeat the request with the token to forget. If the target has changed

@@ -65,7 +65,9 @@ impl Service {
                 Ok(ContextSubject::Conversation(Box::new(self.engine().find(reference)?)))
             }
             (Some(_), true) => Err(ServiceError::InvalidRequest(
-                "a context is about one conversation or about a scope; name one of them".into(),
+                "set `conversation`, or one of `conversations`, `project_path`, `labels` and \
+                 `everything`, but not both"
+                    .into(),
             )),
             (None, true) => Ok(ContextSubject::Scope(Box::new(self.context_scope(params)?))),
             (None, false) => Err(ServiceError::InvalidRequest(

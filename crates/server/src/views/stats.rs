@@ -1,4 +1,4 @@
-//! Views of the store's size, of tree statistics and of the metrics of the seeds.
+//! Views of the store's size, of tree statistics and of compression.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -43,7 +43,7 @@ pub struct StatsView {
     pub spend: Vec<ModelView>,
 }
 
-/// The `CompressionMetrics` of a conversation, by their names in seed 002: `sessionId`,
+/// Compression of a conversation, in the names that docs/tree.md#metrics lists: `sessionId`,
 /// `totalMessages`, `l1Count`, `l1CompressionRatio`, `averageL1GenerationTime` (milliseconds) and
 /// so on for at least three levels, `overallCompressionRatio`, `tokensSavedByCompression`,
 /// `estimatedCostSavings` (US dollars per context that would include everything) and, with nodes,

@@ -61,8 +61,8 @@ pub struct TranscriptLag {
 }
 
 impl TranscriptLag {
-    /// Whether a hook was missed. The turn that is under way is stored when it ends; the last
-    /// answer may be written after the hook that reports it.
+    /// Whether a hook failed to run. The current turn does not count: it is stored when it ends,
+    /// and the last answer may be written after the hook that reports it.
     #[must_use]
     pub const fn is_behind(&self) -> bool {
         self.prompts > 1 || (self.prompts == 1 && self.has_ended_turn)
@@ -109,7 +109,7 @@ impl CheckpointFolder {
         Ok(Some(TranscriptLag { captured_until, ..lag }))
     }
 
-    /// The lag of a transcript of which nothing is stored.
+    /// The lag of a transcript that was never captured.
     pub fn whole_lag(&self, format: Format, path: &Path) -> Result<TranscriptLag, CaptureError> {
         let failed = |error| CaptureError::File { path: path.to_path_buf(), error };
         self.lag_from(format, &mut TranscriptFile::open(path).map_err(failed)?, 0)

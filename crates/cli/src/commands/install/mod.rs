@@ -1,5 +1,5 @@
-//! `treering install` and `treering uninstall`: edit the configuration files of agents. They never
-//! write without consent, keep the original of each file beside it, and change all files of a run or
+//! `treering install` and `treering uninstall`: edit the configuration files of agents. The commands
+//! never write without consent, keep the original of each file beside it, and change all files of a run or
 //! none.
 
 use std::fs;

@@ -60,7 +60,7 @@ pub struct SearchRequest {
     #[serde(default)]
     #[schema(max_items = 4)]
     pub exclude_roles: Vec<RoleName>,
-    /// The calling session: slug, key, id or id prefix. It is left out unless
+    /// The calling session: slug, key, id, or the first digits of an id. It is left out unless
     /// `conversations` names it. It need not exist.
     #[schema(max_length = 200)]
     pub asked_by: Option<String>,
@@ -159,7 +159,8 @@ impl SearchRequest {
                 levels.retain(|level| *level > 0);
                 if levels.is_empty() {
                     return Err(ServiceError::InvalidRequest(
-                        "levels names turns only, and include_turns leaves them out".into(),
+                        "levels is [0], which means turns only, but include_turns is false; change one of \
+                         them".into(),
                     ));
                 }
             }
@@ -226,7 +227,7 @@ const MAX_SCOPE_NAMES: usize = 50;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContextParams {
-    /// Slug, id, id prefix or key. Without it, name a scope: `conversations`, `project_path`,
+    /// Slug, key, id, or the first digits of an id. Without it, name a scope: `conversations`, `project_path`,
     /// `labels` or `everything`.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
@@ -249,7 +250,7 @@ pub struct ContextParams {
     #[serde(default)]
     #[schema(max_items = 50)]
     pub exclude: Vec<String>,
-    /// The calling session: slug, key, id or id prefix. It is left out of a scope unless
+    /// The calling session: slug, key, id, or the first digits of an id. It is left out of a scope unless
     /// `conversations` names it. It need not exist.
     #[schema(max_length = 200)]
     pub asked_by: Option<String>,
