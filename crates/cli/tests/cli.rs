@@ -505,7 +505,7 @@ fn files_are_private_to_their_owner() {
         (mode("made"), mode("made/treering.db"), mode("treering.db")),
         (0o700, 0o600, 0o600)
     );
-    // Whichever command comes first creates the home.
+    // The first command creates the home, whichever it is.
     for (name, command) in [
         ("by-token", &["token", "create"][..]),
         ("by-pause", &["pause"]),

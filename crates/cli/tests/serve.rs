@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::endpoints::{
-    McpClient, TestServer, assert_given_back, await_request, fill, ok, summarised_by, treering,
+    McpClient, TestServer, assert_given_back, await_request, fill, ok, summarized_by, treering,
     turn,
 };
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ fn events_include_writes_of_other_processes() {
 fn failed_jobs_are_events() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::refuse(500, "out of order")]);
-    let options = summarised_by(&provider);
+    let options = summarized_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = TestServer::start(home.path(), &options);
     let entries: Vec<Value> = (0..20).map(turn).collect();
@@ -850,7 +850,7 @@ fn shutdown_finishes_running_jobs_and_leaves_no_lease() {
 fn shutdown_releases_the_jobs_of_a_hanging_provider() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
-    let options = summarised_by(&provider);
+    let options = summarized_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = TestServer::start(home.path(), &options);
     let entries: Vec<Value> = (0..40).map(turn).collect();

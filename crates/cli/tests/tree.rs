@@ -333,7 +333,7 @@ fn statistics_match_the_nodes() {
 }
 
 #[test]
-fn metrics_have_the_names_and_values_of_the_seed() {
+fn metrics_have_the_names_and_values_of_the_document() {
     let home = Home::demo();
     let nodes = home.nodes("tidewatch");
     let view = home.json(&["stats", "tidewatch"]);

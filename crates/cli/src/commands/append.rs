@@ -31,7 +31,7 @@ Without --user, --assistant, --tool or --text, the command reads JSON lines from
   {\"role\":\"user\",\"content\":\"…\"}
 Each line is durable once its acknowledgement is printed.")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: a new conversation]
+    /// Slug, key, id, or the first digits of an id [default: a new conversation]
     conversation: Option<String>,
     /// Find the conversation by its external id, or create it
     #[arg(long, value_name = "ID", conflicts_with = "conversation")]

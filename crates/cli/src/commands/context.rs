@@ -28,7 +28,7 @@ Examples:
   treering context --project . --budget 1500   all conversations of this folder
   treering context --label user=42 --query \"which plan does she have\"")]
 pub(super) struct Args {
-    /// Slug, id, the first digits of an id, or key; several for a context over all of them
+    /// Slug, key, id, or the first digits of an id; several for a context over all of them
     #[arg(value_name = "CONVERSATION")]
     conversations: Vec<String>,
     /// A context over the conversations of this folder and of those below it

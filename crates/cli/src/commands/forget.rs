@@ -15,7 +15,7 @@ const RECORDS: usize = 50;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --yes, the command lists what would go and what would be written again, and forgets nothing.
+Without --yes, the command lists what would be forgotten and what would be regenerated, and forgets nothing.
 
 Examples:
   treering forget tidewatch --turn 12
@@ -27,7 +27,7 @@ Examples:
 
 The last example lets imports bring back what an earlier command forgot.")]
 pub(super) struct Args {
-    /// The conversation: slug, id, or the first digits of an id; alone, all of it. With
+    /// The conversation: slug, key, id, or the first digits of an id; alone, the whole conversation. With
     /// --allow-return also the id of an audit record
     conversation: Option<String>,
     /// Only the message at this position
@@ -68,7 +68,7 @@ pub(super) struct Args {
     /// Erase the bytes that earlier forgets left in the files of the store
     #[arg(long, conflicts_with_all = ["conversation", "part", "project", "label", "everything"])]
     scrub: bool,
-    /// Forget without another question
+    /// Forget; without this option, only list what would be forgotten
     #[arg(long)]
     yes: bool,
 }
@@ -83,7 +83,7 @@ struct ScrubView {
 
 /// The record whose tombstones were removed.
 #[derive(Serialize)]
-struct LiftedView {
+struct AllowReturnView {
     record: String,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         && args.allow_return
     {
         let record = service.engine().allow_return(record)?.id;
-        return Ok(output.show(&LiftedView { record }, |out| {
+        return Ok(output.show(&AllowReturnView { record }, |out| {
             writeln!(out, "an import may now bring back what was forgotten")
         })?);
     }
@@ -154,7 +154,7 @@ fn scrub(service: &Service, output: &Output) -> Result<(), CliError> {
 pub(super) fn describe_preview(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
     let heading = match view.target.as_str() {
         "secrets" => "Secrets would be masked in:",
-        _ => "Would go:",
+        _ => "Would be forgotten:",
     };
     writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased))?;
     for conversation in &view.conversations {

@@ -16,7 +16,7 @@ Examples:
   treering archive tidewatch && treering sessions --all
   treering reopen tidewatch")]
 pub(super) struct ConversationArg {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ConversationArg {
 Example:
   treering rename which-port-does-staging-use \"Ports of staging\"")]
 pub(super) struct Rename {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
     /// The new title; the slug is derived from it
     title: String,

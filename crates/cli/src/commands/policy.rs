@@ -19,7 +19,7 @@ Examples:
 docs/config.md lists the parameters. A new policy does not change sealed windows; to apply it
 to them, rebuild the tree with `treering update --full`.")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
     /// Parameters for this conversation; they replace all earlier ones
     #[arg(value_name = "NAME=VALUE", value_parser = |text: &str| text.parse::<Assignment>())]

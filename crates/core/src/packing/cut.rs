@@ -1,7 +1,10 @@
 //! The cut: an antichain through the tree that covers the whole history. It starts with the
 //! coarsest complete cover and is refined while there is room, where a reader learns most per
-//! token: terms that the cut does not have yet, facts before other words, recent ones before old
-//! ones.
+//! token:
+//!
+//! - terms that the cut does not have yet;
+//! - facts before other words;
+//! - recent terms before old ones.
 //!
 //! Over several conversations the coarsest cover is the list of their headings, with the nodes that
 //! stand for many sessions: every other node and message competes for its place.
@@ -16,7 +19,8 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use super::budget_split::BudgetSplit;
 use super::runs::MessageRuns;
 use super::{
-    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason, Term,
+    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
+    WeightedTerm,
 };
 
 /// The distance from the end of the history, in tokens, up to which the gain hardly falls.
@@ -179,7 +183,7 @@ impl Cutter {
             let weight = u64::from(piece.weight);
             let reason = match piece.key {
                 PieceKey::Heading | PieceKey::Node(..) => PackReason::Cover,
-                PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarised,
+                PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarized,
             };
             self.add(piece, reason, distance);
             distance += weight;
@@ -238,7 +242,7 @@ impl Cutter {
     }
 
     /// The value of a term that the cut has a number of times already.
-    fn value_of(&self, (term, weight): &Term, times: i32) -> f64 {
+    fn value_of(&self, (term, weight): &WeightedTerm, times: i32) -> f64 {
         let occurrences = self.occurrences.get(term).copied().unwrap_or(1);
         let rarity = (1.0 + f64::from(self.parts) / f64::from(occurrences)).ln();
         f64::from(*weight) * rarity * AGAIN.powi(times.max(0))
@@ -325,8 +329,8 @@ impl Cutter {
             .sum()
     }
 
-    /// The gain per token of a step that adds a value to an entry and leaves it at a cost. Parts of
-    /// the history that are long for the tokens they have gain more, old parts less.
+    /// Gain per token of a step to `cost`. Sparse parts of the history get a bonus, old parts a
+    /// discount.
     fn gain_per_token(&self, slot: usize, value: f64, cost: u32) -> f64 {
         let it = &self.slots[slot];
         let tokens = f64::from(cost.saturating_sub(it.cost()).max(1));

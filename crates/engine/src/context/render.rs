@@ -31,7 +31,7 @@ const ARGS_CHARS: usize = 100;
 const SCOPE_CHARS: usize = 1000;
 /// Maximum number of entries of a list.
 const ENTRIES: usize = 12;
-/// Maximum number of key findings in a labelled block, where the overview may contain them.
+/// Maximum number of key findings in a labeled block, where the overview may contain them.
 pub(super) const FINDINGS: usize = 5;
 
 /// The opening text that explains how to read the rest.
@@ -63,7 +63,7 @@ pub(super) fn session_heading(conversation: &Conversation) -> String {
     format!("### {day}{title} · {slug} · {messages} messages\n\n")
 }
 
-/// The heading of the sessions that the tree of a project stands for.
+/// The heading of the sessions that the tree of a project represents.
 pub(super) fn project_heading(project: &Conversation, sessions: usize) -> String {
     let day = |at: Timestamp| at.to_minute()[..10].to_owned();
     let (from, until) = (day(project.started_at), day(project.last_activity));

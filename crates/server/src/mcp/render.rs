@@ -320,8 +320,8 @@ pub(super) fn amend(view: &AmendView) -> String {
     let what = if view.wrong { "marked as wrong" } else { "edited" };
     let summaries = match (view.nodes.len(), view.rewrites) {
         (0, _) => String::new(),
-        (_, true) => " The summaries over it are written again.".into(),
-        (_, false) => " The summaries over it are stale; call `summaries_update`.".into(),
+        (_, true) => " The summaries that cover it are regenerated.".into(),
+        (_, false) => " The summaries that cover it are stale; call `summaries_update`.".into(),
     };
     format!("`{}#{}` {what}.{summaries}", view.slug, view.idx)
 }

@@ -83,8 +83,8 @@ impl Output {
         drop(written);
     }
 
-    /// Prints a note on standard error, apart from the result.
-    pub(super) fn note(&self, message: &str) {
+    /// Prints a remark on standard error, apart from the result.
+    pub(super) fn remark(&self, message: &str) {
         let mut err = stderr();
         let written = match self.json {
             true => writeln!(err, "{}", serde_json::json!({ "note": message })),

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use treering_core::{Assignment, PARAMETERS, parameter_aliases, snake_case, text};
-use treering_engine::{Pace, Update, UpdateStrategy};
+use treering_engine::{Update, UpdateLimits, UpdateStrategy};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
@@ -116,7 +116,8 @@ impl UpdateRequest {
     pub fn update(&self) -> Result<Update, ServiceError> {
         let strategy = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
         let level = self.level.map(level_of_number).transpose()?;
-        let pace = Pace { concurrency: self.concurrency, batch_delay_ms: self.batch_delay_ms };
+        let pace =
+            UpdateLimits { concurrency: self.concurrency, batch_delay_ms: self.batch_delay_ms };
         Ok(Update { strategy, level, policy: self.with.clone(), pace })
     }
 }
