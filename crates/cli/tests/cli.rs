@@ -122,6 +122,8 @@ fn an_import_reports_bad_paths_on_standard_error_and_continues() {
     assert!(out.as_ref().unwrap().contains("1 message new"), "{out:?}");
     assert!(!out.unwrap().contains("missing.json"));
     assert!(err.as_ref().unwrap().contains("missing.json: it cannot be read"), "{err:?}");
+    let output = String::from_utf8(home.run(&["import", "missing.json"]).stdout).unwrap();
+    assert_eq!(output.trim(), "Nothing was imported.");
     home.misused(&["import", "--format", "word", "chat.json"], &["claude-code", "markdown"]);
 }
 

@@ -49,6 +49,11 @@ fn the_call_of_the_source_documents_is_taken() {
         "concurrency": 1, "batchDelayMs": 1, "sealPolicy": "chars", "flushAfterMs": 60000,
         "wait": true,
     });
+    let mut estimate = all.clone();
+    estimate["dryRun"] = json!(true);
+    let estimate = client.call("summaries_update", &estimate);
+    let text = estimate["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("nodes of level 1") && text.ends_with("Nothing was written."), "{text}");
     let result = client.ok("summaries_update", &all);
     assert_eq!((&result["jobs_left"], &result["jobs_failed"]), (&json!(0), &json!(0)), "{result}");
     assert!(result["jobs_by_level"][0].as_u64().unwrap() > 5, "{result}");

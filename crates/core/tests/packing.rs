@@ -9,8 +9,8 @@ mod random_tree;
 use proptest::prelude::*;
 use random_tree::{RandomTree, packed};
 use treering_core::packing::{
-    BlockStyle, BudgetSplit, ContextPlan, PackReason, PackedItem, Profile, Section, SectionSource,
-    SkipReason, pack, stable_prefix_end,
+    BlockStyle, BudgetSplit, ContextPlan, PackReason, PackedItem, PieceKey, Profile, Section,
+    SectionSource, SkipReason, pack, stable_prefix_end,
 };
 
 fn random_trees() -> impl Strategy<Value = RandomTree> {
@@ -60,6 +60,18 @@ proptest! {
             for idx in 0..tree.sizes.len() as u32 {
                 prop_assert!(covered.contains(&idx) != missing.contains(&idx), "{idx} is shown or left out");
             }
+        }
+    }
+
+    /// A reader sees where messages are missing between two that are shown.
+    #[test]
+    fn a_message_without_its_predecessor_above_begins_a_run(tree in random_trees(), budget in budgets()) {
+        let plan = packed(&tree, "cut", budget);
+        let mut end = None;
+        for item in &plan.sections[0] {
+            let is_message = matches!(item.key, PieceKey::Message(_));
+            prop_assert_eq!(item.begins_run, is_message && end != Some(item.from));
+            end = is_message.then_some(item.until);
         }
     }
 

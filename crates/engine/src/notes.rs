@@ -189,19 +189,21 @@ impl Engine {
     }
 
     fn find_note(&self, reference: &str) -> Result<(ConversationId, MessageIdx)> {
-        let unknown = || {
-            let reason = "expected NOTES#NUMBER, such as notes-shop#3; list the notes to see them";
-            Error::from(Invalid::new(format!("note {reference:?}"), reason))
-        };
-        let (name, number) = reference.rsplit_once('#').ok_or_else(unknown)?;
-        let idx = MessageIdx(number.parse().map_err(|_| unknown())?);
+        let invalid =
+            |reason: &str| Error::from(Invalid::new(format!("note {reference:?}"), reason));
+        let form = "expected NOTES#NUMBER, such as notes-shop#3; list the notes to see them";
+        let (name, number) = reference.rsplit_once('#').ok_or_else(|| invalid(form))?;
+        let idx = MessageIdx(number.parse().map_err(|_| invalid(form))?);
         let conversation = self.find(name)?;
-        match conversation.kind() {
-            ConversationKind::Notes if idx.0 < conversation.totals.messages => {
-                Ok((conversation.id, idx))
-            }
-            _ => Err(unknown()),
+        if conversation.kind() != ConversationKind::Notes {
+            return Err(invalid(&format!("{name} is a conversation, not the notes of a project")));
         }
+        let notes = conversation.totals.messages;
+        if idx.0 >= notes {
+            let plural = if notes == 1 { "" } else { "s" };
+            return Err(invalid(&format!("{name} has {notes} note{plural}, counted from 0")));
+        }
+        Ok((conversation.id, idx))
     }
 
     fn set_pinned(&self, id: ConversationId, idx: MessageIdx, pinned: bool) -> Result<()> {

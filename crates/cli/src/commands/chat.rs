@@ -32,9 +32,9 @@ Every turn is stored. For each question, the model gets the best context that fi
 context.budget, however long the conversation gets. The setting chat.model selects the model.
 
 Examples:
-  treering chat                                           start a new conversation
-  treering chat tidewatch                                 continue a conversation
-  treering chat --last --say \"Which port was it again?\"   ask one question and exit
+  treering chat                               start a new conversation
+  treering chat tidewatch                     continue a conversation
+  treering chat --last --say \"Which port?\"   ask one question and exit
 
 In the chat, /receipt shows the context that the model got, and /quit or Ctrl-D exits.")]
 pub(super) struct Args {

@@ -23,9 +23,9 @@ Examples:
   treering context tidewatch --query \"which port does staging use\"
   treering context tidewatch --budget 2000 --receipt
   treering context tidewatch --profile frontier --format messages
-  treering context tidewatch --as-of 40 --query \"the sill\"    the context as of turn 40
-  treering context tidewatch --diff                           what the last turn changed
-  treering context --project . --budget 1500    all conversations of this folder
+  treering context tidewatch --as-of 40        the context as of turn 40
+  treering context tidewatch --diff            what the last turn changed
+  treering context --project . --budget 1500   all conversations of this folder
   treering context --label user=42 --query \"which plan does she have\"")]
 pub(super) struct Args {
     /// Slug, key, id, or the first digits of an id; several for a context over all of them

@@ -23,7 +23,9 @@ Examples:
   treering forget --author \"Mara Lind\" --yes
   treering forget --label user=42 --yes
   treering forget --secrets --yes
-  treering forget forget-3f9a0c12ab45de67 --allow-return    (lets an import bring it back)")]
+  treering forget forget-3f9a0c12ab45de67 --allow-return
+
+The last example lets imports bring back what an earlier command forgot.")]
 pub(super) struct Args {
     /// The conversation: slug, key, id, or the first digits of an id; alone, the whole conversation. With
     /// --allow-return also the id of an audit record

@@ -11,8 +11,10 @@ use treering_server::views::ConversationView;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  treering close tidewatch && treering sessions --all    (archive and reopen work the same way)")]
+Examples:
+  treering close tidewatch
+  treering archive tidewatch && treering sessions --all
+  treering reopen tidewatch")]
 pub(super) struct ConversationArg {
     /// Slug, key, id, or the first digits of an id
     conversation: String,

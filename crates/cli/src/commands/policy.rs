@@ -10,10 +10,10 @@ use treering_server::service::Service;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering policy my-chat                     every parameter in force, and its origin
+  treering policy my-chat                 every parameter and its origin
   treering policy my-chat preset=turns
   treering policy my-chat window_chars=4000 length@2=0.2
-  treering policy my-chat enabled=false       stop summarizing this conversation
+  treering policy my-chat enabled=false   stop summarizing this conversation
   treering policy my-chat --reset
 
 docs/config.md lists the parameters. A new policy does not change sealed windows; to apply it

@@ -18,7 +18,7 @@ use treering_server::views::{FoundView, HitView};
 #[command(after_help = "\
 Examples:
   treering search \"which port does staging use\"
-  treering search \"what did I say about the sill\" --in tidewatch --role user --explain
+  treering search \"what about the sill\" --in tidewatch --role user --explain
   treering search decisions --level 2 --since 2026-03-01
   treering search \"how do we deploy\" --semantic --no-turns")]
 pub(super) struct Args {

@@ -17,6 +17,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::budget_split::BudgetSplit;
+use super::runs::MessageRuns;
 use super::{
     DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
     WeightedTerm,
@@ -118,14 +119,17 @@ pub(super) fn cut<S: PieceSource>(
         source.merge_tail();
         (fresh, fresh_cost) = (Vec::new(), 0);
     }
+    let mut runs = MessageRuns::new(source.cost_of_run());
+    runs.add(&fresh);
     let mut cutter = Cutter {
+        runs,
         slots: Vec::new(),
         steps: BinaryHeap::new(),
         known: HashMap::new(),
         occurrences: HashMap::new(),
         parts: 0,
         round: 0,
-        used: 0,
+        entries_cost: 0,
         target: allotment.target.saturating_sub(allotment.slack),
         most: allotment.most.saturating_sub(allotment.slack),
         recent: allotment.recent,
@@ -133,12 +137,13 @@ pub(super) fn cut<S: PieceSource>(
     };
     cutter.cover(source.roots()?);
     cutter.refine(source)?;
-    let (mut items, left_out) = cutter.finish();
+    let (mut items, left_out, runs) = cutter.finish();
     let whole = |piece: &Piece| {
         let cost = piece.costs.last().copied().unwrap_or((DetailLevel::Text, 0));
         PackedItem::of(piece, cost, PackReason::Recent)
     };
     items.extend(fresh.iter().map(whole));
+    runs.mark(&mut items);
     let cost = items.iter().map(|item| item.cost).sum();
     debug_assert!(cost >= fresh_cost);
     Ok(Cut { items, left_out, cost })
@@ -150,6 +155,7 @@ fn whole_cost(piece: &Piece) -> u32 {
 
 struct Cutter {
     slots: Vec<CutEntry>,
+    runs: MessageRuns,
     steps: BinaryHeap<Refinement>,
     /// How often the cut has each term.
     known: HashMap<u64, i32>,
@@ -158,7 +164,8 @@ struct Cutter {
     /// The number of those parts.
     parts: u32,
     round: usize,
-    used: u32,
+    /// The cost of the entries without the headers of runs.
+    entries_cost: u32,
     target: u32,
     most: u32,
     recent: u32,
@@ -192,7 +199,7 @@ impl Cutter {
         for slot in 0..self.slots.len() {
             let Piece { is_required, costs, .. } = &self.slots[slot].piece;
             let first = costs.first().map(|(_, cost)| *cost).filter(|_| *is_required);
-            if first.is_some_and(|cost| self.used + cost <= self.most) {
+            if first.is_some_and(|cost| self.used() + cost <= self.most) {
                 self.place(slot, 0);
             }
         }
@@ -200,7 +207,8 @@ impl Cutter {
         let tail = self.slots.iter().take_while(|slot| is_message(slot)).count();
         for slot in 0..tail {
             let whole = whole_cost(&self.slots[slot].piece);
-            let fits = self.used + whole <= self.recent || slot == 0 && whole <= self.target / 2;
+            let used = self.used_with(slot, whole);
+            let fits = used <= self.recent || slot == 0 && whole <= self.target / 2;
             if !fits {
                 break;
             }
@@ -212,7 +220,7 @@ impl Cutter {
             if self.has_headings || is_message(&self.slots[slot]) {
                 continue;
             }
-            if first.is_none_or(|cost| self.used + cost > self.most) {
+            if first.is_none_or(|cost| self.used() + cost > self.most) {
                 break;
             }
             self.place(slot, 0);
@@ -250,9 +258,9 @@ impl Cutter {
         let it = &mut self.slots[slot];
         let level = |detail: Option<usize>| detail.map_or(0, |detail| detail + 1);
         let (before, after) = (level(it.detail), level(detail));
-        self.used -= it.cost();
+        self.entries_cost -= it.cost();
         it.detail = detail;
-        self.used += it.cost();
+        self.entries_cost += it.cost();
         let (changed, by) = if after > before { (before..after, 1) } else { (after..before, -1) };
         for level in changed {
             for (term, _) in it.piece.information.added(level) {
@@ -262,8 +270,27 @@ impl Cutter {
     }
 
     fn place(&mut self, slot: usize, detail: usize) {
+        let it = &self.slots[slot];
+        if it.detail.is_none() {
+            self.runs.add(std::slice::from_ref(&it.piece));
+        }
         self.set(slot, Some(detail));
         self.round += 1;
+    }
+
+    /// The cost of the cut.
+    fn used(&self) -> u32 {
+        self.entries_cost + self.runs.cost()
+    }
+
+    /// The cost of the cut if an entry had this cost.
+    fn used_with(&self, slot: usize, cost: u32) -> u32 {
+        let it = &self.slots[slot];
+        let headers = match it.detail {
+            Some(_) => self.runs.cost(),
+            None => self.runs.cost_with(std::slice::from_ref(&it.piece)),
+        };
+        self.entries_cost - it.cost() + cost + headers
     }
 
     /// Queues the next refinement of an entry.
@@ -349,7 +376,7 @@ impl Cutter {
 
     fn refine_detail(&mut self, step: Refinement, next: usize) {
         let it = &self.slots[step.slot];
-        let fits = self.used - it.cost() + it.piece.costs[next].1 <= self.target;
+        let fits = self.used_with(step.slot, it.piece.costs[next].1) <= self.target;
         if !fits || self.is_overtaken(&step, self.gain(step.slot, next)) {
             return;
         }
@@ -365,11 +392,13 @@ impl Cutter {
     ) -> Result<(), S::Error> {
         let it = &self.slots[step.slot];
         let cost = it.cost();
-        let room = self.target.saturating_sub(self.used - cost);
+        let room = self.target.saturating_sub(self.used() - cost);
         if it.piece.min_expanded_cost.is_none_or(|least| least > room) {
             return Ok(());
         }
         let below = source.below(&it.piece)?;
+        let headers = self.runs.cost_with(&below);
+        let room = self.target.saturating_sub(self.entries_cost - cost + headers);
         let details = entering_details(&below, room.min(cost.saturating_mul(EXPANSION)));
         let added: u32 =
             below.iter().zip(&details).map(|(piece, detail)| piece.costs[*detail].1).sum();
@@ -435,13 +464,13 @@ impl Cutter {
                 continue;
             };
             let Some((_, cost)) = it.piece.costs.get(detail + 1) else { continue };
-            if self.used - it.cost() + cost <= self.target {
+            if self.used_with(slot, *cost) <= self.target {
                 self.place(slot, detail + 1);
             }
         }
     }
 
-    fn finish(self) -> (Vec<PackedItem>, Vec<Omission>) {
+    fn finish(self) -> (Vec<PackedItem>, Vec<Omission>, MessageRuns) {
         let (mut items, mut left_out) = (Vec::new(), Vec::new());
         for slot in &self.slots {
             let (from, until) = slot.piece.span();
@@ -459,7 +488,7 @@ impl Cutter {
             items.push(PackedItem::of(&slot.piece, cost, slot.reason));
         }
         items.sort_by_key(|item| (item.from, item.until));
-        (items, left_out)
+        (items, left_out, self.runs)
     }
 }
 

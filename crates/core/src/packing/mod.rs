@@ -10,6 +10,7 @@ mod budget_split;
 mod cut;
 mod profile;
 mod recall;
+mod runs;
 mod sections;
 mod thread_spans;
 
@@ -341,12 +342,15 @@ pub struct PackedItem {
     pub score: f32,
     /// The cost in tokens.
     pub cost: u32,
+    /// Whether it is a message whose predecessor is not shown directly before it. Its header states
+    /// its number and time.
+    pub begins_run: bool,
 }
 
 impl PackedItem {
     fn of(piece: &Piece, (detail_level, cost): (DetailLevel, u32), reason: PackReason) -> Self {
         let Piece { key, from, until, .. } = *piece;
-        Self { key, from, until, detail_level, reason, score: 0.0, cost }
+        Self { key, from, until, detail_level, reason, score: 0.0, cost, begins_run: false }
     }
 
     /// The index of the first message it touches, and one past the last.

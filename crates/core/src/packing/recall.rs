@@ -129,11 +129,9 @@ struct RecallSet<'a> {
 impl RecallSet<'_> {
     fn put(&mut self, place: usize, detail: DetailLevel, cost: u32) {
         let candidate = &self.candidates[place];
-        let Piece { key, from, until, .. } = candidate.piece;
-        let (reason, score) = (candidate.reason, candidate.score);
-        self.by_idx.insert(from.idx.0, place);
-        self.items[place] =
-            Some(PackedItem { key, from, until, detail_level: detail, reason, score, cost });
+        let item = PackedItem::of(&candidate.piece, (detail, cost), candidate.reason);
+        self.by_idx.insert(item.from.idx.0, place);
+        self.items[place] = Some(PackedItem { score: candidate.score, ..item });
     }
 
     /// Whether the message before or after a candidate is a hit that is taken.

@@ -186,18 +186,15 @@ impl<S: PieceSource> Packer<'_, S> {
     }
 
     fn cut(&mut self, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, S::Error> {
-        // Reserve room for the note about omissions and for the header of the first message.
-        let (head, note) = (self.source.cost_of_run(), self.source.cost_of_note());
-        let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
+        // Reserve room for the note about omissions.
+        let note = self.source.cost_of_note();
+        let Some(room) = self.left.checked_sub(note) else { return Ok(Vec::new()) };
         let within = |size: u32| size.min(room);
         let (target, most) = (within(allotment.target), within(allotment.most));
         // With less room than planned, the latest messages and the slack shrink too.
         let (recent, slack) = (allotment.recent.min(target / 2), allotment.slack.min(target / 2));
         let mut cut = cut(self.source, &BudgetSplit { target, most, recent, slack })?;
         self.left -= cut.cost;
-        if cut.items.first().is_some_and(|item| matches!(item.key, PieceKey::Message(_))) {
-            self.left -= head;
-        }
         if cut.left_out.iter().any(|it| it.why == SkipReason::NoRoom) {
             self.left -= note;
         }
@@ -244,6 +241,7 @@ impl<S: PieceSource> Packer<'_, S> {
         // The first message pays for the header of the run.
         if let Some(first) = items.first_mut() {
             first.cost += self.source.cost_of_run();
+            first.begins_run = true;
         }
         Ok(items)
     }

@@ -296,6 +296,7 @@ fn write_items(
                     (None, true) => HeaderStyle::Day,
                     (Some(before), true) => lead(source, before, item),
                     (None, false) => HeaderStyle::Minute,
+                    (Some(_), false) if item.begins_run => HeaderStyle::Minute,
                     (Some(_), false) => pieces.lead(slice),
                 };
                 write_message(pieces, item, slice, lead, recalled)

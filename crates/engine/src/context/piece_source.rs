@@ -473,11 +473,12 @@ impl PieceSource for ConversationPieces<'_> {
     }
 
     fn cost_of_note(&self) -> u32 {
-        let widest = Omission {
-            from: self.end.max(1000),
-            until: self.end.max(1000) + 2,
-            why: SkipReason::NoRoom,
+        let omission = |number: u32| {
+            let from = self.end.max(1000) + 4 * number;
+            Omission { from, until: from + 2, why: SkipReason::NoRoom }
         };
-        self.cache.count(&render::note(&[widest, widest]).unwrap_or_default())
+        let widest: Vec<Omission> = (0..=render::NAMED_OMISSIONS as u32).map(omission).collect();
+        // The count of the remaining messages may have as many digits as a number of a message.
+        self.cache.count(&render::note(&widest).unwrap_or_default()) + 2
     }
 }

@@ -451,12 +451,8 @@ async fn update(
         progress.report(max_pending - left as usize, Some(max_pending), format!("{left} jobs left"))
     };
     let view = service.update_and_wait(request, UPDATE_TIMEOUT, report).await?;
-    let result = convert::update(view);
-    let text = format!(
-        "`{}`: {} jobs left, {} failed.",
-        result.conversation, result.jobs_left, result.jobs_failed
-    );
-    Ok(convert::data(&result, &text))
+    let text = render::update(&view);
+    Ok(convert::data(&convert::update(view), &text))
 }
 
 async fn amend(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {

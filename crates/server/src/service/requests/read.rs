@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     MAX_BUDGET_TOKENS, MAX_CONTEXT_QUERY_CHARS, MAX_GATE_TIMEOUT_MS, MAX_HITS, MAX_ITEM_CHARS,
     MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_QUERY_CHARS, MAX_ROWS, RequestLimits,
-    RoleName, StateName, check_length, check_lengths, check_limit, check_range,
+    RoleName, StateName, check_length, check_lengths, check_limit, check_range, level_of_number,
 };
 use crate::service::ServiceError;
 
@@ -416,6 +416,7 @@ pub struct NodesRequest {
 
 impl RequestLimits for NodesRequest {
     fn check_limits(&self) -> Result<(), ServiceError> {
+        self.level.map(level_of_number).transpose()?;
         check_limit(self.limit, MAX_ROWS)
     }
 }
