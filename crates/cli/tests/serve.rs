@@ -861,6 +861,23 @@ fn shutdown_releases_the_jobs_of_a_hanging_provider() {
     assert_given_back(home.path());
 }
 
+#[test]
+fn the_log_says_what_a_context_waits_for() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(3600))]);
+    let options = summarized_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = TestServer::start(home.path(), &options);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
+    await_request(&provider, 0);
+    server.post("/v1/context", &json!({ "conversation": "long", "gate_timeout_ms": 200 }));
+    let log = server.stop();
+    let wait = log.find("waiting for critical operations").expect(&log);
+    let end = log.find("timeout: still pending").expect(&log);
+    assert!(wait < end && log.contains("summarize messages #0"), "{log}");
+}
+
 /// Appends until the store fails with an I/O error. Returns the number of acknowledged messages
 /// and the refusal.
 #[cfg(unix)]
