@@ -257,7 +257,7 @@ fn errors_are_json_with_a_hint() {
     );
     check("POST", "/v1/context", Some(json!({})), 400, "name a conversation, or a scope");
     check("GET", "/v1/nodes/l1-00", None, 404, "l1-00");
-    check("GET", "/v1/conversations/x/nodes?level=0", None, 400, "level 0");
+    check("GET", "/v1/conversations/x/nodes?level=0", None, 400, "level is 0");
     let (status, value) =
         server.request("POST", "/v1/search", &[("content-type", "text/plain")], None);
     assert_eq!((status, &value["error"]), (415, &json!("the body is not JSON")));
