@@ -13,10 +13,10 @@
 //! the slack; until then, messages are appended and nothing else changes, so that a model's
 //! prompt cache stays valid.
 
-use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::budget_split::BudgetSplit;
+use super::refinement::{CutEntry, Refinement, StepKind};
 use super::runs::MessageRuns;
 use super::{
     DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
@@ -31,75 +31,6 @@ const AGE: f64 = 0.1;
 const AGAIN: f64 = 0.5;
 /// The children of a node may cost this many times as much as the node when they replace it.
 const EXPANSION: u32 = 2;
-
-/// A piece that is, was or may become part of the cut.
-struct CutEntry {
-    piece: Piece,
-    /// The index into the piece's costs; `None` while it is not in the cut.
-    detail: Option<usize>,
-    reason: PackReason,
-    /// Tokens of the messages after the piece.
-    distance: u64,
-    /// Whether its children replaced it.
-    is_expanded: bool,
-}
-
-impl CutEntry {
-    fn cost(&self) -> u32 {
-        self.detail.map_or(0, |detail| self.piece.costs[detail].1)
-    }
-
-    /// The index of the finest detail level of the text; lists come after it.
-    fn text_level(&self) -> usize {
-        let is_text = |(detail, _): &(DetailLevel, u32)| *detail <= DetailLevel::Text;
-        self.piece.costs.iter().rposition(is_text).unwrap_or(0)
-    }
-
-    /// The next step that refines the entry.
-    fn next_step(&self) -> Option<StepKind> {
-        let next = self.detail.map_or(0, |detail| detail + 1);
-        if next <= self.text_level() {
-            return Some(StepKind::Detail(next));
-        }
-        self.piece.min_expanded_cost.map(|_| StepKind::Expansion)
-    }
-}
-
-/// A step that refines the cut at one entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StepKind {
-    /// To a finer detail level.
-    Detail(usize),
-    /// To its children.
-    Expansion,
-}
-
-#[derive(Clone, Copy)]
-struct Refinement {
-    gain: f64,
-    slot: usize,
-    kind: StepKind,
-    /// The round in which the gain was computed; `None` if it is an estimate.
-    round: Option<usize>,
-}
-
-impl PartialEq for Refinement {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Refinement {}
-impl PartialOrd for Refinement {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Refinement {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Ties go to the entry that came first, so that the order is total.
-        self.gain.total_cmp(&other.gain).then(other.slot.cmp(&self.slot))
-    }
-}
 
 /// The cut, its omissions and its cost.
 pub(super) struct Cut {

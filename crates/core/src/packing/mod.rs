@@ -10,6 +10,7 @@ mod budget_split;
 mod cut;
 mod profile;
 mod recall;
+mod refinement;
 mod runs;
 mod sections;
 mod thread_spans;
