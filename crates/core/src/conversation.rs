@@ -200,6 +200,13 @@ impl Conversation {
         self.labels.get(&pin_name(note)).is_some()
     }
 
+    /// Unpins a note that is forgotten.
+    pub fn unpin(&mut self, note: MessageIdx) {
+        if self.kind() == ConversationKind::Notes {
+            self.labels.remove(&pin_name(note));
+        }
+    }
+
     /// The slug until the conversation has a title.
     #[must_use]
     pub fn untitled_slug(id: ConversationId) -> String {
