@@ -331,13 +331,25 @@ pub(super) fn forget(view: &ForgetView) -> String {
     let what = [count(erased.messages, "message"), count(erased.tool_calls, "tool call")];
     let what = what.join(" and ");
     let conversations = count(view.conversations.len() as u32, "conversation");
-    match &view.token {
-        Some(token) => format!(
-            "Preview: {what} in {conversations} would be forgotten. Nothing is \
-             forgotten yet; to confirm, repeat the call with the token {token}."
-        ),
-        None => format!("Forgotten: {what} in {conversations}."),
+    let Some(token) = &view.token else {
+        return format!("Forgotten: {what} in {conversations}.");
+    };
+    let mut text = format!("Preview: {what} in {conversations} would be forgotten");
+    let nodes: usize = view.conversations.iter().map(|it| it.rewritten.len()).sum();
+    if nodes > 0 {
+        let _ = write!(text, ", and {} written again", count(nodes as u32, "node"));
     }
+    text.push_str(".\n");
+    for sample in &view.samples {
+        let (id, speaker) =
+            (message_id(&sample.slug, MessageIdx(sample.idx)), fence::name(&sample.speaker));
+        let _ = writeln!(text, "- `{id}` {speaker}{}", quoted_below(&sample.text));
+    }
+    let _ = write!(
+        text,
+        "Nothing is forgotten yet; to confirm, repeat the call with the token {token}."
+    );
+    text
 }
 
 pub(super) fn status(status: &StatusResult) -> String {
