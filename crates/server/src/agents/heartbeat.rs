@@ -183,7 +183,8 @@ pub fn note_installed(home: &Path, agent: CodingAgent, is_installed: bool) -> st
     }
 }
 
-/// Compares an agent with the store; `None` if its hooks do not capture into this home.
+/// Compares an agent with the store; `None` if its hooks do not capture into this home. Hooks that
+/// were installed and are gone are a problem.
 pub fn check(
     agent: CodingAgent,
     paths: &AgentPaths,
@@ -193,7 +194,10 @@ pub fn check(
 ) -> Result<Option<AgentHealth>, CaptureError> {
     let hooks = HookSearch::of(agent, paths, program);
     if !hooks.is_connected() {
-        return Ok(None);
+        let was_connected = installed_path(home, agent).exists() && agent.is_there(paths);
+        if !was_connected || hooks.is_elsewhere || hooks.missing.is_empty() {
+            return Ok(None);
+        }
     }
     let mut problems = hooks.problems(agent, paths);
     problems.extend(HookFailure::load(home, agent).map(|failure| HookProblem {
@@ -235,6 +239,8 @@ struct HookSearch {
     found: Vec<FoundHook>,
     /// The events without a hook.
     missing: Vec<String>,
+    /// Whether the agent has hooks that run this program, perhaps for another home.
+    is_elsewhere: bool,
 }
 
 /// A hook in an agent's settings.
@@ -249,13 +255,15 @@ struct FoundHook {
 
 impl HookSearch {
     fn of(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Self {
-        let mut search = Self { found: Vec::new(), missing: Vec::new() };
+        let mut search = Self { found: Vec::new(), missing: Vec::new(), is_elsewhere: false };
         let arguments = program.line_without_path(&["hook", &agent.to_string()]);
         for FileChange { path, edits } in changes(agent, paths, program) {
             let text = fs::read_to_string(&path).unwrap_or_default();
             for edit in edits {
                 let hook = edit.hook_in(&text, &arguments);
                 let Some(event) = edit.event() else { continue };
+                let names = [format!("hook {agent}"), format!("\"hook\",\"{agent}\"")];
+                search.is_elsewhere |= names.iter().any(|name| text.contains(name));
                 match hook {
                     Some((position, program)) => search.found.push(FoundHook {
                         file: path.clone(),
@@ -277,7 +285,10 @@ impl HookSearch {
     fn problems(&self, agent: CodingAgent, paths: &AgentPaths) -> Vec<HookProblem> {
         let install = format!("run `treering install {agent}`");
         let mut problems = Vec::new();
-        if !self.missing.is_empty() {
+        if !self.is_connected() {
+            let fix = format!("{install}, or `treering uninstall {agent}` if you do not want them");
+            problems.push(HookProblem { found: "its settings have no hooks any more".into(), fix });
+        } else if !self.missing.is_empty() {
             let found = format!("hooks are missing for {}", self.missing.join(", "));
             problems.push(HookProblem { found, fix: install.clone() });
         }
