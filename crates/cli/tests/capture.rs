@@ -486,3 +486,60 @@ fn doctor_says_which_transcripts_will_be_deleted() {
     home.ok(&["install", "claude-code", "--yes", "--import"]);
     assert_eq!(history(&home)["state"], "fine", "{}", history(&home));
 }
+
+/// Cursor's transcripts have no ids. What hooks captured from the middle of a conversation on is
+/// neither lost nor stored twice when the transcript is imported.
+#[test]
+fn a_transcript_that_hooks_captured_in_part_is_completed() {
+    let home = Home::new();
+    let hook = |input: &Value| {
+        let mut input = input.clone();
+        input["conversation_id"] = json!("c1");
+        input["workspace_roots"] = json!(["/w"]);
+        let output = run_with_input(&mut home.command(&["hook", "cursor"]), &input.to_string());
+        assert!(output.status.success());
+    };
+    let capture = |number: u32| {
+        let of_turn = format!("g{number}");
+        hook(&json!({ "hook_event_name": "beforeSubmitPrompt", "generation_id": of_turn,
+            "prompt": format!("Question {number}?\n") }));
+        hook(&json!({ "hook_event_name": "afterAgentResponse", "generation_id": of_turn,
+            "text": format!("Answer {number}.") }));
+        hook(&json!({ "hook_event_name": "stop", "generation_id": of_turn }));
+    };
+    let path = home.path().join("agent-transcripts/c1/c1.jsonl");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let write = |turns: u32| {
+        let turn = |number: u32| {
+            let line = |role: &str, text: String| json!({ "role": role, "message": { "content": [{ "type": "text", "text": text }] } });
+            let query = format!("<user_query>\nQuestion {number}?\n</user_query>");
+            let (user, assistant) =
+                (line("user", query), line("assistant", format!("Answer {number}.")));
+            format!("{user}\n{assistant}\n")
+        };
+        fs::write(&path, (0..turns).map(turn).collect::<String>()).unwrap();
+    };
+    let texts = || {
+        let lines = home.ok(&["export"]);
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let texts = lines.filter_map(|line| Some(line["text"].as_str()?.trim().to_owned()));
+        texts.collect::<Vec<_>>()
+    };
+    // The hooks see the turns 1 and 2 of four.
+    (1..3).for_each(capture);
+    write(4);
+    for _ in 0..2 {
+        home.ok(&["import", "agent-transcripts"]);
+        let mut stored = texts();
+        assert_eq!(stored.len(), 8, "{stored:?}");
+        stored.sort_unstable();
+        stored.dedup();
+        assert_eq!(stored.len(), 8, "none twice: {stored:?}");
+        assert_eq!(home.items(&["sessions"]).as_array().unwrap().len(), 1);
+    }
+    // What was forgotten does not come back, although nothing names it.
+    let at = texts().iter().position(|text| text == "Question 1?").unwrap().to_string();
+    home.ok(&["forget", "cursor/c1", "--message", &at, "--yes"]);
+    home.ok(&["import", "agent-transcripts"]);
+    assert!(texts().iter().all(|text| text != "Question 1?") && texts().len() == 8);
+}

@@ -414,7 +414,7 @@ fn a_context_is_printed_in_every_format() {
     home.refuses(&["context", PORT, "--profile", "best"], &["code-review"]);
     home.refuses(&["context", PORT, "--budget", "7"], &["at least"]);
     home.refuses(&["context", PORT, "--as-of", "99"], &["turns"]);
-    home.refuses(&["context"], &["name a conversation, or a scope"]);
+    home.refuses(&["context"], &["name a conversation", "or a scope"]);
 }
 
 #[test]

@@ -44,6 +44,10 @@ pub enum ReplayDetection {
     None,
     /// By position: the first entry is the first message of the conversation.
     ByPosition,
+    /// By position, for a source whose entries have no ids although hooks capture them with ids. In a
+    /// conversation with ids, a turn is known if its prompt is, because the hooks may have missed the
+    /// first turns.
+    ByPrompt,
     /// By external ids that are unique across conversations. An entry of another conversation
     /// is not stored again, for example if a session continues in a new file that repeats the old
     /// one.
@@ -229,10 +233,15 @@ impl AppendPlanner {
             ReplayDetection::ByPosition if !created => {
                 self.match_by_position(reader, &key, conversation.totals)?
             }
+            ReplayDetection::ByPrompt if !created => {
+                self.match_by_prompt(reader, &key, conversation.totals)?
+            }
             ReplayDetection::AcrossConversations => {
                 self.match_elsewhere(reader, conversation.id)?
             }
-            ReplayDetection::ByPosition | ReplayDetection::None => vec![None; entries.len()],
+            ReplayDetection::ByPosition | ReplayDetection::ByPrompt | ReplayDetection::None => {
+                vec![None; entries.len()]
+            }
         };
         self.match_forgotten(reader, conversation.id, &mut matched)?;
         let new_entries = unmatched(entries, &matched);
