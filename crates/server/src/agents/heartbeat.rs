@@ -100,20 +100,61 @@ impl HookFailure {
 #[must_use]
 pub fn transcripts(agent: CodingAgent, paths: &AgentPaths) -> Vec<TranscriptRef> {
     let Some((format, folder)) = transcript_folder(agent, paths) else { return Vec::new() };
-    let mut found = Vec::new();
-    let mut folders = vec![folder];
+    let files = files_below(folder, |path| has_ending(path, &["jsonl"]));
+    files.into_iter().map(|path| TranscriptRef { format, path }).collect()
+}
+
+/// The files below a folder that meet a condition, sorted.
+fn files_below(folder: PathBuf, is_wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if kind.is_dir() {
                 folders.push(path);
-            } else if kind.is_file() && path.extension().is_some_and(|ending| ending == "jsonl") {
-                found.push(TranscriptRef { format, path });
+            } else if kind.is_file() && is_wanted(&path) {
+                found.push(path);
             }
         }
     }
-    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found.sort();
     found
+}
+
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    path.extension().is_some_and(|it| endings.iter().any(|ending| it == *ending))
+}
+
+/// The history that an agent without growing transcripts has on disk.
+#[derive(Debug)]
+pub struct AgentHistory {
+    /// The format of the files.
+    pub format: Format,
+    /// The folders that hold nothing else, or a pattern for them.
+    pub folders: PathBuf,
+    /// The files.
+    pub files: Vec<PathBuf>,
+}
+
+/// The history of an agent, if `import` can read it.
+#[must_use]
+pub fn history(agent: CodingAgent, paths: &AgentPaths) -> Option<AgentHistory> {
+    let (format, root, inner) = match agent {
+        CodingAgent::Cursor => {
+            (Format::Cursor, paths.home.join(".cursor/projects"), "agent-transcripts")
+        }
+        CodingAgent::GeminiCli => (Format::GeminiCli, paths.home.join(".gemini/tmp"), "chats"),
+        CodingAgent::VsCode => {
+            let root = paths.applications().join("Code/User/workspaceStorage");
+            (Format::Copilot, root, "chatSessions")
+        }
+        _ => return None,
+    };
+    let is_inside = |path: &Path| path.components().any(|part| part.as_os_str() == inner);
+    let files = files_below(root.clone(), |path| {
+        has_ending(path, &["json", "jsonl"]) && path.strip_prefix(&root).is_ok_and(is_inside)
+    });
+    Some(AgentHistory { format, folders: root.join("*").join(inner), files })
 }
 
 /// The folder of an agent's transcripts, if it has one that grows.
