@@ -203,6 +203,11 @@ fn mcp_edits_and_corrects() {
     assert_eq!(client.ok("amend", &wrong)["wrong"], true);
     let context = client.text("context", &json!({ "conversation": "k" }));
     assert!(context.contains("rightzq") && !context.contains("newzq"), "{context}");
+    client.ok("amend", &json!({ "id": "k#0", "wrong": true }));
+    for id in ["k#0", "k#1"] {
+        let shown = client.text("expand", &json!({ "id": id }));
+        assert!(shown.contains("left out: it was forgotten or is wrong"), "{id}: {shown}");
+    }
     for (arguments, reason) in [
         (json!({ "id": "k", "wrong": true }), "my-chat#42"),
         (json!({ "id": "k#1" }), "set text"),

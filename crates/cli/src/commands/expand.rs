@@ -1,7 +1,7 @@
 //! `treering expand`: walks the tree one step, from a node down or from a message up.
 
 use super::CliError;
-use super::output::{BOLD, DIM, Output, fit, paint, width};
+use super::output::{BOLD, DIM, Output, fit, paint, print_dim, width};
 use super::show::print_message;
 use treering_server::service::ExpandedItem;
 use treering_server::service::Service;
@@ -32,8 +32,15 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     let expansion = service.expand(&ExpandRequest { id })?;
     let view = &expansion.around;
     output.show(view, |out| {
-        if let ExpandedItem::Message(message, _) = &expansion.item {
-            print_message(out, message, false)?;
+        match &expansion.item {
+            ExpandedItem::Message(message, _) if message.body.forgotten => {
+                let name = format!("{}{}", expansion.conversation.slug, message.idx);
+                let hint =
+                    format!("left out: it was forgotten or is wrong; see `treering show {name}`");
+                print_dim(out, "", &hint)?;
+            }
+            ExpandedItem::Message(message, _) => print_message(out, message, false)?,
+            _ => {}
         }
         let lines = |out: &mut dyn std::io::Write, lines: &[LineView], empty: &str| {
             if lines.is_empty() {
