@@ -107,11 +107,12 @@ impl Engine {
         let now = self.clock().now();
         let mut private_passages = entries.iter_mut().map(Entry::leave_out_private).sum();
         let exclusions = self.exclusions();
-        let excluded_words = entries.iter_mut().map(|entry| exclusions.apply(entry)).sum();
+        let mut excluded_words = entries.iter_mut().map(|entry| exclusions.apply(entry)).sum();
         if let AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) = &mut target {
             check_key(new)?;
             normalise(new);
             private_passages += new.leave_out_private();
+            excluded_words += new.title.as_mut().map_or(0, |title| exclusions.clean(title));
             new.started_at = new.started_at.map(|at| at.plausible(now));
         }
         let entries: Vec<Entry> =
