@@ -254,6 +254,17 @@ fn a_hook_does_not_wait_for_the_write_lock() {
     assert!(at <= captured, "{at} is not the time of capture, but later than {captured}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_hook_does_not_wait_for_a_pipe() {
+    let home = Home::demo();
+    let session = Session::new(home.path().join("files/s.jsonl"), "s");
+    assert!(Command::new("mkfifo").arg(&session.path).status().unwrap().success());
+    let took = hook_with_timeout(&mut home.command(&["hook", "claude-code"]), &session.input());
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(status(&home).0.contains("tidewatch"), "and the store is readable");
+}
+
 #[test]
 fn an_import_continues_where_the_hooks_stopped() {
     let home = Home::new();

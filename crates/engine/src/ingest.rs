@@ -156,13 +156,14 @@ fn normalise(new: &mut NewConversation) {
 /// Refuses a reserved key. Notes and exports have an id as well.
 fn check_key(new: &NewConversation) -> Result<()> {
     let key = new.external_id.as_ref().filter(|_| new.id.is_none());
-    let prefix = ConversationKind::RESERVED_PREFIX;
-    match key.filter(|key| key.as_str().starts_with(prefix)) {
-        Some(key) => {
+    let Some(key) = key.map(ExternalId::as_str) else { return Ok(()) };
+    match ConversationKind::of_key(key) {
+        ConversationKind::Session => Ok(()),
+        kind => {
+            let prefix = kind.key_prefix();
             let reason = format!("keys that begin with {prefix:?} are reserved; choose another");
-            Err(Invalid::new(format!("key {:?}", key.as_str()), reason).into())
+            Err(Invalid::new(format!("key {key:?}"), reason).into())
         }
-        None => Ok(()),
     }
 }
 
