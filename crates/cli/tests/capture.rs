@@ -498,8 +498,8 @@ fn doctor_says_which_transcripts_will_be_deleted() {
     assert_eq!(history(&home)["state"], "fine", "{}", history(&home));
 }
 
-/// Cursor's transcripts have no ids. What hooks captured from the middle of a conversation on is
-/// neither lost nor stored twice when the transcript is imported.
+/// Cursor's transcripts have no ids. A conversation that hooks captured from its middle on is
+/// completed by an import: nothing is lost or stored twice.
 #[test]
 fn a_transcript_that_hooks_captured_in_part_is_completed() {
     let home = Home::new();
@@ -548,7 +548,7 @@ fn a_transcript_that_hooks_captured_in_part_is_completed() {
         assert_eq!(stored.len(), 8, "none twice: {stored:?}");
         assert_eq!(home.items(&["sessions"]).as_array().unwrap().len(), 1);
     }
-    // What was forgotten does not come back, although nothing names it.
+    // A forgotten prompt does not come back, although nothing names it.
     let at = texts().iter().position(|text| text == "Question 1?").unwrap().to_string();
     home.ok(&["forget", "cursor/c1", "--message", &at, "--yes"]);
     home.ok(&["import", "agent-transcripts"]);

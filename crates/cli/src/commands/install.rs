@@ -146,7 +146,7 @@ fn chosen(
 /// Files of an agent that are not stored yet.
 struct Unstored {
     files: Vec<PathBuf>,
-    /// What to import.
+    /// The paths to import.
     paths: Vec<PathBuf>,
     /// The same in the words of a command.
     named: PathBuf,
