@@ -139,6 +139,8 @@ fn an_import_reports_bad_paths_on_standard_error_and_continues() {
     assert!(out.as_ref().unwrap().contains("1 message new"), "{out:?}");
     assert!(!out.unwrap().contains("missing.json"));
     assert!(err.as_ref().unwrap().contains("missing.json: it cannot be read"), "{err:?}");
+    let output = String::from_utf8(home.run(&["import", "missing.json"]).stdout).unwrap();
+    assert_eq!(output.trim(), "Nothing was imported.");
     home.misused(&["import", "--format", "word", "chat.json"], &["claude-code", "markdown"]);
 }
 
@@ -520,7 +522,7 @@ fn files_are_private_to_their_owner() {
         (mode("made"), mode("made/treering.db"), mode("treering.db")),
         (0o700, 0o600, 0o600)
     );
-    // Whichever command comes first creates the home.
+    // The first command creates the home, whichever it is.
     for (name, command) in [
         ("by-token", &["token", "create"][..]),
         ("by-pause", &["pause"]),

@@ -244,7 +244,7 @@ fn a_library_reaches_the_spool() {
 }
 
 /// One process searches, builds contexts and summarizes, while others edit, correct and forget. It
-/// never hands out what a finished command has changed.
+/// never returns what a finished command has changed.
 #[test]
 fn a_process_that_searches_follows_one_that_forgets() {
     const TURNS: usize = 12;
@@ -294,7 +294,7 @@ fn a_process_that_searches_follows_one_that_forgets() {
                 _ => drop(ok(home.path(), &["correct", &message])),
             }
             let gone = format!("reply{turn}zq");
-            // A summary over an edited message may show the earlier text until it is written again.
+            // A summary that covers an edited message may show the earlier text until it is regenerated.
             let texts = match turn % 3 {
                 1 => vec![found(&gone, &[0])],
                 _ => vec![found(&gone, &[0, 1, 2]), context(&gone)],

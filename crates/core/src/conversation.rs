@@ -96,15 +96,15 @@ impl FromStr for TitleSource {
     }
 }
 
-/// The purpose of a conversation. Sessions are the conversations that people and agents have; the
-/// others have keys that no caller can use.
+/// The purpose of a conversation. A session is an ordinary conversation. The other
+/// kinds have reserved keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConversationKind {
     /// A conversation.
     Session,
     /// The notes of a project. Each message is a note.
     Notes,
-    /// The owner of the tree over the sessions of a project. It has no messages.
+    /// The owner of the tree of the sessions of a project. It has no messages.
     Project,
 }
 

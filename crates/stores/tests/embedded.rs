@@ -91,7 +91,7 @@ fn kept(name: &str) -> (EmbeddedStore, TempDir) {
 /// The jobs in the fixtures of versions 6 and 7.
 const QUEUED_JOBS: [&str; 3] = [
     "embed turn 70 at 70",
-    "summarise messages #245–#260 (level 1) at 16",
+    "summarize messages #245–#260 (level 1) at 16",
     "embed node l1-e79131b4db10b0cf-20260409 at 16",
 ];
 
@@ -178,7 +178,7 @@ fn a_store_of_version_8_is_read_completely() {
     assert!(reader.job_events(&newest).unwrap()[0].text.starts_with("embed node"));
     drop(reader);
     drop(store);
-    let kinds = ["embed turn 0 at 0", "embed turn 1 at 1", "summarise messages", "embed node"];
+    let kinds = ["embed turn 0 at 0", "embed turn 1 at 1", "summarize messages", "embed node"];
     let jobs = do_jobs(folder.path());
     assert!(
         jobs.len() == 4 && kinds.iter().all(|kind| jobs.iter().any(|job| job.starts_with(kind))),

@@ -25,7 +25,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
             let path = entry.path();
             if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
                 search(&path, found);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
                 found.push(path);
             }
         }
@@ -46,34 +46,34 @@ fn table(path: &str) -> toml::Table {
 }
 
 /// The exceptions of `tidy.toml` under a heading: a name and its maximum size.
-fn excused(heading: &str) -> BTreeMap<String, usize> {
-    let excuses = table("tidy.toml");
-    let entries = excuses[heading].as_table().unwrap();
+fn exceptions(heading: &str) -> BTreeMap<String, usize> {
+    let listed = table("tidy.toml");
+    let entries = listed[heading].as_table().unwrap();
     entries.iter().map(|(name, size)| (name.clone(), size.as_integer().unwrap() as usize)).collect()
 }
 
 /// Fails on sizes over the limit without an exception, and on exceptions larger than needed.
-fn hold(
+fn assert_within_limits(
     title: &str,
     limit: usize,
-    excuses: &BTreeMap<String, usize>,
+    exceptions: &BTreeMap<String, usize>,
     sizes: &BTreeMap<String, usize>,
 ) {
     let mut problems = Vec::new();
     for (name, size) in sizes {
-        let allowed = excuses.get(name).copied().unwrap_or(limit);
+        let allowed = exceptions.get(name).copied().unwrap_or(limit);
         if *size > allowed {
             problems.push(format!("{name} has {size} lines, and {allowed} are allowed"));
         }
     }
-    for (name, excuse) in excuses {
+    for (name, exception) in exceptions {
         match sizes.get(name) {
-            Some(size) if size == excuse && *size > limit => {}
+            Some(size) if size == exception && *size > limit => {}
             Some(size) if *size <= limit => {
-                problems.push(format!("{name} needs no excuse any more"));
+                problems.push(format!("{name} needs no exception any more"));
             }
-            Some(size) => problems.push(format!("the excuse of {name} can shrink to {size}")),
-            None => problems.push(format!("{name} is excused and does not exist")),
+            Some(size) => problems.push(format!("the exception of {name} can shrink to {size}")),
+            None => problems.push(format!("{name} has an exception and does not exist")),
         }
     }
     assert!(problems.is_empty(), "{title}:\n{}", problems.join("\n"));
@@ -133,8 +133,8 @@ const OUTSIDE: [&[&str]; 12] = [
 
 /// Finds uses of paths outside of the pure domain.
 #[derive(Default)]
-struct Reach(Vec<String>);
-impl<'ast> Visit<'ast> for Reach {
+struct ImpurePaths(Vec<String>);
+impl<'ast> Visit<'ast> for ImpurePaths {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Vec<String> =
             path.segments.iter().map(|segment| segment.ident.to_string()).collect();
@@ -151,7 +151,7 @@ impl<'ast> Visit<'ast> for Reach {
         visit::visit_signature(self, signature);
     }
 }
-impl Reach {
+impl ImpurePaths {
     fn check(&mut self, path: &[String]) {
         if OUTSIDE.iter().any(|outside| {
             path.iter().map(String::as_str).take(outside.len()).eq(outside.iter().copied())
@@ -186,7 +186,7 @@ impl Reach {
 fn the_core_does_no_io() {
     let mut problems = Vec::new();
     for (name, text) in sources("crates/core/src") {
-        let mut visitor = Reach::default();
+        let mut visitor = ImpurePaths::default();
         visitor.visit_file(&syn::parse_file(&text).unwrap());
         problems.extend(visitor.0.into_iter().map(|path| format!("{name}: {path}")));
     }
@@ -240,7 +240,7 @@ fn functions_are_short() {
         functions.visit_file(&syn::parse_file(&text).unwrap());
         sizes.extend(functions.sizes);
     }
-    hold("functions", LONGEST_FUNCTION, &excused("functions"), &sizes);
+    assert_within_limits("functions", LONGEST_FUNCTION, &exceptions("functions"), &sizes);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn files_are_short() {
         .filter(|(name, _)| is_product(name))
         .map(|(name, text)| (name, lines(&text)))
         .collect();
-    hold("files", LONGEST_FILE, &excused("files"), &sizes);
+    assert_within_limits("files", LONGEST_FILE, &exceptions("files"), &sizes);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn licenses_are_allowed() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|licence| licence.as_str().unwrap().to_owned())
+        .map(|license| license.as_str().unwrap().to_owned())
         .collect();
     let version = Command::new("rustc").arg("-vV").output().unwrap().stdout;
     let version = String::from_utf8(version).unwrap();
@@ -293,13 +293,13 @@ fn licenses_are_allowed() {
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut problems = Vec::new();
     for package in metadata["packages"].as_array().unwrap() {
-        let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
+        let license = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
         // One of the alternatives must be allowed, with all of its parts.
-        let fits = licence.split(" OR ").any(|choice| {
+        let fits = license.split(" OR ").any(|choice| {
             choice.split(" AND ").all(|part| allowed.contains(part.trim_matches(['(', ')', ' '])))
         });
         if !fits {
-            problems.push(format!("{}: {licence}", package["name"]));
+            problems.push(format!("{}: {license}", package["name"]));
         }
     }
     assert!(
@@ -335,7 +335,7 @@ fn comments_avoid_banned_words() {
             counts.insert(name, violations);
         }
     }
-    hold("comments", 0, &excused("comments"), &counts);
+    assert_within_limits("comments", 0, &exceptions("comments"), &counts);
 }
 
 /// A type name denotes one idea. `tidy.toml` lists the names that are declared more than once.
@@ -369,5 +369,5 @@ fn type_names_are_declared_once() {
         types.0.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
     }
     counts.retain(|name, count| *count > 1 && !SHARED.contains(&name.as_str()));
-    hold("type names", 1, &excused("types"), &counts);
+    assert_within_limits("type names", 1, &exceptions("types"), &counts);
 }

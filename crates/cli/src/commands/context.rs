@@ -23,12 +23,12 @@ Examples:
   treering context tidewatch --query \"which port does staging use\"
   treering context tidewatch --budget 2000 --receipt
   treering context tidewatch --profile frontier --format messages
-  treering context tidewatch --as-of 40 --query \"the sill\"    the context as of turn 40
-  treering context tidewatch --diff                           what the last turn changed
-  treering context --project . --budget 1500    all conversations of this folder
+  treering context tidewatch --as-of 40        the context as of turn 40
+  treering context tidewatch --diff            what the last turn changed
+  treering context --project . --budget 1500   all conversations of this folder
   treering context --label user=42 --query \"which plan does she have\"")]
 pub(super) struct Args {
-    /// Slug, id, the first digits of an id, or key; several for a context over all of them
+    /// Slug, key, id, or the first digits of an id; several for a context over all of them
     #[arg(value_name = "CONVERSATION")]
     conversations: Vec<String>,
     /// A context over the conversations of this folder and of those below it

@@ -21,7 +21,7 @@ const MAX_NODES: usize = 4;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --yes, the command lists what would go and what would be written again, and forgets nothing.
+Without --yes, the command lists what would be forgotten and what would be regenerated, and forgets nothing.
 
 Examples:
   treering forget tidewatch --turn 12
@@ -29,9 +29,11 @@ Examples:
   treering forget --author \"Mara Lind\" --yes
   treering forget --label user=42 --yes
   treering forget --secrets --yes
-  treering forget forget-3f9a0c12ab45de67 --allow-return    (lets an import bring it back)")]
+  treering forget forget-3f9a0c12ab45de67 --allow-return
+
+The last example lets imports bring back what an earlier command forgot.")]
 pub(super) struct Args {
-    /// The conversation: slug, id, or the first digits of an id; alone, all of it. With
+    /// The conversation: slug, key, id, or the first digits of an id; alone, the whole conversation. With
     /// --allow-return also the id of an audit record
     conversation: Option<String>,
     /// Only the message at this position
@@ -72,7 +74,7 @@ pub(super) struct Args {
     /// Erase the bytes that earlier forgets left in the files of the store
     #[arg(long, conflicts_with_all = ["conversation", "part", "project", "label", "everything"])]
     scrub: bool,
-    /// Forget without another question
+    /// Forget; without this option, only list what would be forgotten
     #[arg(long)]
     yes: bool,
 }
@@ -92,8 +94,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     if let Some(record) = args.conversation.as_ref().filter(|it| is_record(it)) {
         if !args.allow_return {
             let error = format!(
-                "{record} is a record of the audit, which stays; --allow-return lets \
-                                 an import bring back what it lists"
+                "{record} is a record of the audit, which stays; --allow-return lets an import \
+                 bring back what it lists"
             );
             return Err(CliError::Usage(error));
         }
@@ -174,7 +176,7 @@ pub(super) fn describe_preview(out: &mut dyn Write, view: &ForgetView) -> io::Re
         writeln!(out, "  and {}; --json has their positions", count(more as u64, "more message"))?;
     }
     if let Some(nodes) = describe_nodes(&view.conversations) {
-        print_text(out, "", &format!("Would be written again: {nodes}"))?;
+        print_text(out, "", &format!("Would be regenerated: {nodes}"))?;
     }
     describe_copies(out, &view.copies, "Would be deleted with it")
 }
@@ -186,7 +188,7 @@ pub(super) fn describe_report(out: &mut dyn Write, view: &ForgetView) -> io::Res
     };
     writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased, &view.conversations))?;
     if let Some(nodes) = describe_nodes(&view.conversations) {
-        print_text(out, "", &format!("Written again: {nodes}"))?;
+        print_text(out, "", &format!("Regenerated: {nodes}"))?;
     }
     describe_copies(out, &view.copies, "Deleted")?;
     let record = view.record.as_deref().unwrap_or_default();
@@ -202,7 +204,7 @@ fn describe_copies(out: &mut dyn Write, copies: &[String], fate: &str) -> io::Re
     copies.iter().try_for_each(|copy| writeln!(out, "{fate}: a copy of the store, {copy}"))
 }
 
-/// The erased rows by kind, without the nodes that are written again.
+/// The erased rows by kind, without the nodes that are regenerated.
 fn describe(erased: &ErasedView, effects: &[ForgetEffectView]) -> String {
     let rewritten: usize = effects.iter().map(|it| it.rewritten.len()).sum();
     let kinds = [
@@ -220,7 +222,7 @@ fn describe(erased: &ErasedView, effects: &[ForgetEffectView]) -> String {
     }
 }
 
-/// The nodes that are written again: their ids if they are few, otherwise their number by level.
+/// The nodes that are regenerated: their ids if they are few, otherwise their number by level.
 fn describe_nodes(effects: &[ForgetEffectView]) -> Option<String> {
     let nodes: Vec<&RewrittenNodeView> = effects.iter().flat_map(|it| &it.rewritten).collect();
     if nodes.is_empty() {

@@ -208,6 +208,10 @@ fn print(
     for (reason, times) in &total.skipped {
         print_dim(out, "  ", &format!("skipped: {times} × {reason}"))?;
     }
+    let files = report.files.iter().filter(|file| file.error.is_none()).count();
+    if files == 0 && !report.files.is_empty() {
+        return writeln!(out, "Nothing was imported.");
+    }
     let verb = if dry_run { "Would import" } else { "Imported" };
     let mut facts = vec![
         format!("{} new", count(total.messages_new, "message")),
@@ -215,11 +219,8 @@ fn print(
         format!("{} new", count(total.conversations_new, "conversation")),
     ];
     if total.known > 0 {
-        facts.push(format!(
-            "{} already stored",
-            count(total.known, "entry").replace("entrys", "entries")
-        ));
+        facts.push(format!("{} already stored", count(total.known, "entry")));
     }
-    let files = count(report.files.len() as u64, "file");
+    let files = count(files as u64, "file");
     print_text(out, "", &format!("{verb} from {files}: {}.", facts.join(", ")))
 }

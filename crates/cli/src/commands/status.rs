@@ -24,7 +24,7 @@ Examples:
 Status also compares the transcripts of connected agents with the store. It exits with 1 if capture
 is behind, or if a hook is missing, not trusted or failing.")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: the latest conversation]
+    /// Slug, key, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
     /// Run the jobs and wait for the gate, at most `work.gate_timeout_ms`
     #[arg(long)]
@@ -108,7 +108,7 @@ fn print_status(out: &mut dyn Write, view: &StatusView, gate: &str) -> io::Resul
     }
     if view.fallback_nodes > 0 {
         let nodes = count(view.fallback_nodes.into(), "node");
-        let hint = "run `treering update` to rewrite them with";
+        let hint = "run `treering update` to regenerate them with";
         print_text(out, "", &format!("{nodes} by the fallback: {hint} {}", view.summarizer))?;
     }
     if view.capture_paused {

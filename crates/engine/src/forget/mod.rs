@@ -1,7 +1,7 @@
 //! Forgets: erases messages, turns, threads, conversations, authors, projects or a whole tenant,
 //! with everything that was derived from them.
 //!
-//! One commit erases the rows and plans the summaries to write again. Vectors without an owner and
+//! One commit erases the rows and plans the summaries to regenerate. Vectors without an owner and
 //! the bytes in the files of the store follow; until they are erased, `verify` reports them.
 
 mod plan;
@@ -84,7 +84,7 @@ pub struct ForgetReport {
     pub record: AuditRecord,
     /// The number of vectors removed.
     pub vectors: usize,
-    /// The current id of each rewritten node of the record, in order; `None` until it is written.
+    /// The current id of each regenerated node of the record, in order; `None` until it is written.
     pub new_ids: Vec<Option<NodeId>>,
     /// The erased bytes; `None` if that was postponed.
     pub scrub: Option<ScrubReport>,
@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// Forgets. The rows are erased when this returns, and so are the bytes unless the request
-    /// postpones that. A local summarizer also writes the changed summaries again.
+    /// postpones that. A local summarizer also regenerates the changed summaries.
     pub fn forget(&self, request: &Forget) -> Result<ForgetReport> {
         let planner = self.forget_planner(request, random_record_id()?);
         let token = request.token.clone();
@@ -143,7 +143,7 @@ impl Engine {
         Ok(ForgetReport { record, vectors, new_ids, scrub })
     }
 
-    /// Runs the jobs that write the changed summaries again.
+    /// Runs the jobs that regenerate the changed summaries.
     fn rewrite(&self, record: &AuditRecord) -> Result<()> {
         let worker = Worker::new(self.clone())?;
         for conversation in record.conversations.iter().filter(|it| !it.rewritten.is_empty()) {
@@ -254,8 +254,8 @@ impl Engine {
     }
 }
 
-/// The token of a preview: a hash of the messages and tool calls that would go. Summaries are left
-/// out, since they can be written again and may change at any time while the tree grows.
+/// The token of a preview: a hash of the messages and tool calls that would be forgotten. Summaries are left
+/// out, since they can be regenerated and may change at any time while the tree grows.
 fn token_of(record: &AuditRecord) -> String {
     let mut described = record.target.clone();
     for AuditedConversation { id, removed, messages, erased, .. } in &record.conversations {

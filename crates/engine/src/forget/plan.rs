@@ -1,4 +1,4 @@
-//! Plans the commit that forgets: the rows to erase, the summaries to write again, the tombstones
+//! Plans the commit that forgets: the rows to erase, the summaries to regenerate, the tombstones
 //! and the audit record. Runs inside the plan of a commit.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use treering_core::ports::{
 use treering_core::{
     AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ConversationKind,
     ErasedCounts, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx, Node, Reader,
-    RetentionRule, Role, Timestamp, TitleSource, Tombstone, TurnNo, Write, nodes_to_rewrite,
+    RetentionRule, Role, Timestamp, TitleSource, Tombstone, TurnNo, Write, nodes_to_regenerate,
     redact, slug_of, title_of,
 };
 
@@ -20,7 +20,7 @@ use crate::embed;
 use crate::engine::Engine;
 use crate::free_slug::free_slug;
 use crate::project::{self, RemovedNodes};
-use crate::rewrite::rewrite_nodes;
+use crate::regenerate::regenerate_nodes;
 
 /// Plans one forget.
 pub(super) struct ForgetPlanner {
@@ -45,7 +45,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Notes that the nodes over a session in the tree of its project must be written again.
+    /// Records that the nodes that cover a session in the tree of its project must be regenerated.
     fn note_project(&mut self, conversation: &Conversation) {
         if conversation.kind() == ConversationKind::Session
             && let Some(folder) = conversation.folder()
@@ -124,7 +124,7 @@ impl ForgetPlanner {
         Ok((writes, record))
     }
 
-    /// Removes the nodes over the sessions in the trees of their projects, to be written again.
+    /// Removes the nodes that cover the sessions in the trees of their projects, to be regenerated.
     fn rewrite_projects(&self, reader: &dyn Reader, plan: &mut Plan) -> StoreResult<()> {
         for (folder, sessions) in std::mem::take(&mut plan.projects) {
             let over = RemovedNodes::over(&self.engine, reader, &folder, &sessions, self.now)?;
@@ -189,8 +189,8 @@ impl ForgetPlanner {
         Ok(())
     }
 
-    /// Replaces items of a conversation with placeholders, and removes the nodes over them to be
-    /// written again.
+    /// Replaces items of a conversation with placeholders, and removes the nodes that cover them to be
+    /// regenerated.
     fn forget_items(
         &self,
         reader: &dyn Reader,
@@ -223,11 +223,16 @@ impl ForgetPlanner {
             conversation.slug = format!("{}-{}", conversation.slug, id.short());
         }
         let nodes = reader.nodes(id, &NodeFilter::default())?;
-        let rewritten = nodes_to_rewrite(&nodes, &items.messages, &items.calls);
+        let rewritten = nodes_to_regenerate(&nodes, &items.messages, &items.calls);
         let mut tree_writes = Vec::new();
         let (engine, now) = (&self.engine, self.now);
-        let jobs =
-            rewrite_nodes(engine, reader, (&mut conversation, now), &rewritten, &mut tree_writes)?;
+        let jobs = regenerate_nodes(
+            engine,
+            reader,
+            (&mut conversation, now),
+            &rewritten,
+            &mut tree_writes,
+        )?;
         let turns: BTreeSet<TurnNo> = items.turns().collect();
         let embeddings = embed::plan_turns(&self.engine, reader, id, turns, self.now)?;
         // The ids of masked items stay, so that an import finds them.

@@ -28,7 +28,7 @@ pub struct AgentHealth {
     pub not_imported: usize,
     /// The time of the latest captured entry.
     pub captured_until: Option<Timestamp>,
-    /// The transcripts of which turns are missing.
+    /// Transcripts with missing turns.
     pub behind: Vec<LaggingTranscript>,
     /// The problems of the hooks.
     pub problems: Vec<HookProblem>,
@@ -42,7 +42,7 @@ impl AgentHealth {
     }
 }
 
-/// A transcript of which turns are missing.
+/// A transcript with missing turns.
 #[derive(Debug, Serialize)]
 pub struct LaggingTranscript {
     /// The transcript.
@@ -79,7 +79,7 @@ impl HookFailure {
     /// Records the result of a hook: a failure until the next success.
     pub fn record(home: &Path, agent: CodingAgent, failure: Option<&Self>) {
         let path = Self::path(home, agent);
-        // A hook that cannot record its failure has nobody left to tell.
+        // There is no other place to report it.
         match failure {
             None => drop(fs::remove_file(path)),
             // Without a home, nothing was captured yet, and nothing is compared.

@@ -8,9 +8,9 @@ use crate::service::Grant;
 use crate::service::requests::{AuditRequest, ForgetRequest};
 use crate::views::{AllowedReturnView, AuditList, ForgetView};
 
-/// Forget, in two steps
+/// Preview or confirm forgetting
 ///
-/// Without `token`, the response is a preview: it lists what would go and what would be written
+/// Without `token`, the response is a preview: it lists what would be forgotten and what would be written
 /// again, and has a token. Repeat the request with the token to forget. If the target has changed
 /// since, nothing is forgotten. Both steps need the scope `admin`.
 #[utoipa::path(post, path = "/v1/forget", tag = "conversations", request_body = ForgetRequest,

@@ -12,7 +12,7 @@ use crate::local_time::{local, local_of};
 use crate::service::{ContextSubject, ConversationList, ExpandedItem, Expansion, SearchAnswer};
 use crate::views::{
     AmendView, ConversationView, ExpandView, ForgetView, FoundView, HitView, LineView, NodeView,
-    NoteList, NoteView,
+    NoteList, NoteView, UpdateView,
 };
 
 /// Maximum characters of a listing line; `expand` reads the rest.
@@ -330,10 +330,38 @@ pub(super) fn amend(view: &AmendView) -> String {
     let what = if view.wrong { "marked as wrong" } else { "edited" };
     let summaries = match (view.nodes.len(), view.rewrites) {
         (0, _) => String::new(),
-        (_, true) => " The summaries over it are written again.".into(),
-        (_, false) => " The summaries over it are stale; call `summaries_update`.".into(),
+        (_, true) => " The summaries that cover it are regenerated.".into(),
+        (_, false) => " The summaries that cover it are stale; call `summaries_update`.".into(),
     };
     format!("`{}#{}` {what}.{summaries}", view.slug, view.idx)
+}
+
+pub(super) fn update(view: &UpdateView) -> String {
+    let slug = &view.slug;
+    if view.dry_run {
+        let levels = view.jobs_by_level.iter().enumerate().filter(|(_, nodes)| **nodes > 0);
+        let nodes: Vec<String> = levels
+            .map(|(index, nodes)| format!("{} of level {}", count(*nodes, "node"), index + 1))
+            .collect();
+        if nodes.is_empty() {
+            return format!("`{slug}`: nothing to write.");
+        }
+        let cost = match view.dollars {
+            Some(dollars) if dollars > 0.0 => format!(", ${dollars:.4}"),
+            Some(_) => ", at no cost".to_owned(),
+            None => ", price unknown".to_owned(),
+        };
+        return format!(
+            "`{slug}`: would write {}; {} tokens in, about {} out{cost}. Nothing was written.",
+            nodes.join(", "),
+            view.tokens_in,
+            view.tokens_out
+        );
+    }
+    let jobs = [(view.done, "done"), (view.left, "left"), (view.failed, "failed")]
+        .map(|(jobs, state)| format!("{jobs} {state}"));
+    let log = view.job.as_ref().map_or_else(String::new, |job| format!(" Log: logs://{job}."));
+    format!("`{slug}`: jobs {}.{log}", jobs.join(", "))
 }
 
 pub(super) fn forget(view: &ForgetView) -> String {
@@ -347,7 +375,7 @@ pub(super) fn forget(view: &ForgetView) -> String {
     let mut text = format!("Preview: {what} in {conversations} would be forgotten");
     let nodes: usize = view.conversations.iter().map(|it| it.rewritten.len()).sum();
     if nodes > 0 {
-        let _ = write!(text, ", and {} written again", count(nodes as u32, "node"));
+        let _ = write!(text, ", and {} regenerated", count(nodes as u32, "node"));
     }
     text.push_str(".\n");
     for sample in &view.samples {

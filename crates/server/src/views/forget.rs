@@ -65,11 +65,11 @@ pub struct ForgetEffectView {
     pub messages: Vec<(u32, u32)>,
     /// The number of rows erased, by kind.
     pub erased: ErasedView,
-    /// The nodes that are written again.
+    /// The nodes that are regenerated.
     pub rewritten: Vec<RewrittenNodeView>,
 }
 
-/// A node that is written again.
+/// A node that is regenerated.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RewrittenNodeView {
     /// The level.

@@ -30,7 +30,7 @@ Examples:
   treering show tidewatch#4 --history the earlier versions of a message
   treering --json show tidewatch --last 1 --embeddings")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id; a message, such as tidewatch#4; or a node, such as
+    /// Slug, key, id, or the first digits of an id; a message, such as tidewatch#4; or a node, such as
     /// l1-3f9a [default: the latest conversation]
     #[arg(value_name = "CONVERSATION|MESSAGE|NODE")]
     conversation: Option<String>,

@@ -16,7 +16,7 @@ use crate::service::ServiceError;
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForgetRequest {
-    /// Slug, id or id prefix. Alone, the whole conversation.
+    /// Slug, key, id, or the first digits of an id. Alone, the whole conversation.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
     /// Only the message at this position of the conversation.

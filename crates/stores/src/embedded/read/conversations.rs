@@ -87,9 +87,9 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
         let sql = format!(
-            "SELECT count(*) FILTER (WHERE {}), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
+            "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
                 ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
-            FROM conversations WHERE tenant = ?1",
+            FROM conversations WHERE tenant = ?1 AND {}",
             of_kind(ConversationKind::Session)
         );
         let sums = self.query_one(&sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;

@@ -110,7 +110,7 @@ impl Engine {
         let mut excluded_words = entries.iter_mut().map(|entry| exclusions.apply(entry)).sum();
         if let AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) = &mut target {
             check_key(new)?;
-            normalise(new);
+            normalize(new);
             private_passages += new.leave_out_private();
             excluded_words += new.title.as_mut().map_or(0, |title| exclusions.clean(title));
             new.started_at = new.started_at.map(|at| at.plausible(now));
@@ -145,7 +145,7 @@ impl Engine {
 
 /// Normalizes the working directory. A conversation with an id comes from an export; its
 /// directory may belong to another machine and stays unchanged.
-fn normalise(new: &mut NewConversation) {
+fn normalize(new: &mut NewConversation) {
     if new.id.is_none() {
         for folder in [&mut new.cwd, &mut new.project_path].into_iter().flatten() {
             *folder = normalize_cwd(folder);

@@ -1,5 +1,5 @@
-//! `treering install` and `treering uninstall`: edit the configuration files of agents. They never
-//! write without consent, keep the original of each file beside it, and change all files of a run or
+//! `treering install` and `treering uninstall`: edit the configuration files of agents. The commands
+//! never write without consent, keep the original of each file beside it, and change all files of a run or
 //! none.
 
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ const IMPORT_BYTES_PER_SECOND: u64 = 8_000_000;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering install                      every agent that is there
+  treering install                      every agent found on this machine
   treering install claude-code --dry-run
   treering install claude-code
   treering uninstall claude-code
@@ -41,7 +41,7 @@ The command shows the changes to each file and asks before it writes them. While
 installed, the original of each file is kept beside it as NAME.treering.bak. Either all files are
 changed, or none.")]
 pub(super) struct Args {
-    /// The agent to connect or disconnect [default: every agent that is there]
+    /// The agent to connect or disconnect [default: every agent found on this machine]
     #[arg(value_enum)]
     agent: Option<CodingAgent>,
     /// Show the changes without making them
@@ -102,7 +102,7 @@ pub(super) fn run(
             return Err(CliError::Usage("canceled; no files were changed".into()));
         }
         write_all(&planned)?;
-        output.note(match direction {
+        output.remark(match direction {
             InstallAction::Install => "done; restart the agent to load Treering",
             InstallAction::Uninstall => "done; captured conversations stay in the store",
         });
@@ -113,7 +113,7 @@ pub(super) fn run(
         noted.map_err(|error| CliError::File(global.home().unwrap_or_default(), error))?;
         if is_installed {
             if let Some(rest) = agent.post_install_note().filter(|_| is_new) {
-                output.note(rest);
+                output.remark(rest);
             }
             offer_import(args, agent, &paths, global, output)?;
         }
@@ -121,7 +121,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The agent that was named, or every agent that is there.
+/// The agent that was named, or every agent found on this machine.
 fn chosen(
     named: Option<CodingAgent>,
     direction: InstallAction,
@@ -211,7 +211,7 @@ fn offer_import(
         let args = import::Args::of_paths(paths);
         return import::run(&args, &global.home()?, &global.open()?, output);
     }
-    output.note(&format!("{offer}; to import them, run `treering import {}`", named.display()));
+    output.remark(&format!("{offer}; to import them, run `treering import {}`", named.display()));
     Ok(())
 }
 
