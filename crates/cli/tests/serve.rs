@@ -257,7 +257,7 @@ fn errors_are_json_with_a_hint() {
     );
     check("POST", "/v1/context", Some(json!({})), 400, "name a conversation, or a scope");
     check("GET", "/v1/nodes/l1-00", None, 404, "l1-00");
-    check("GET", "/v1/conversations/x/nodes?level=0", None, 400, "level 0");
+    check("GET", "/v1/conversations/x/nodes?level=0", None, 400, "level is 0");
     let (status, value) =
         server.request("POST", "/v1/search", &[("content-type", "text/plain")], None);
     assert_eq!((status, &value["error"]), (415, &json!("the body is not JSON")));
@@ -859,6 +859,23 @@ fn shutdown_releases_the_jobs_of_a_hanging_provider() {
     let log = server.stop();
     assert!(log.contains("another worker takes them"), "{log}");
     assert_given_back(home.path());
+}
+
+#[test]
+fn the_log_says_what_a_context_waits_for() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(3600))]);
+    let options = summarized_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = TestServer::start(home.path(), &options);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
+    await_request(&provider, 0);
+    server.post("/v1/context", &json!({ "conversation": "long", "gate_timeout_ms": 200 }));
+    let log = server.stop();
+    let wait = log.find("waiting for critical operations").expect(&log);
+    let end = log.find("timeout: still pending").expect(&log);
+    assert!(wait < end && log.contains("summarize messages #0"), "{log}");
 }
 
 /// Appends until the store fails with an I/O error. Returns the number of acknowledged messages

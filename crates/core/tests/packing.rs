@@ -65,8 +65,8 @@ proptest! {
 
     /// A reader sees where messages are missing between two that are shown.
     #[test]
-    fn a_message_without_its_predecessor_above_begins_a_run(wood in woods(), budget in budgets()) {
-        let plan = packed(&wood, "cut", budget);
+    fn a_message_without_its_predecessor_above_begins_a_run(tree in random_trees(), budget in budgets()) {
+        let plan = packed(&tree, "cut", budget);
         let mut end = None;
         for item in &plan.sections[0] {
             let is_message = matches!(item.key, PieceKey::Message(_));

@@ -339,3 +339,25 @@ fn a_reader_sees_one_snapshot() {
     assert_eq!(before.conversation(key(2).id).unwrap(), None);
     assert_eq!(reader(&store).totals().unwrap().0, 2);
 }
+
+/// A session by id and by folder, the latest sessions, a message, and the nodes of a level are
+/// found by an index or a key.
+#[test]
+fn look_ups_use_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(EmbeddedStore::open(folder.path(), Sync::Full).unwrap());
+    let database = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
+    for look_up in [
+        "SELECT * FROM conversations WHERE tenant = 1 AND id = x'00'",
+        "SELECT * FROM conversations WHERE tenant = 1 AND cwd = '/srv'",
+        "SELECT * FROM conversations WHERE tenant = 1 ORDER BY last_activity DESC LIMIT 1",
+        "SELECT * FROM messages WHERE tenant = 1 AND conversation = 1 AND turn = 1",
+        "SELECT * FROM nodes WHERE tenant = 1 AND conversation = 1 AND level = 1",
+    ] {
+        let mut plan = database.prepare(&format!("EXPLAIN QUERY PLAN {look_up}")).unwrap();
+        let steps: Vec<String> =
+            plan.query_map([], |row| row.get("detail")).unwrap().map(Result::unwrap).collect();
+        let is_search = steps.iter().all(|step| step.contains("USING") && !step.contains("TEMP"));
+        assert!(is_search, "{look_up}: {steps:?}");
+    }
+}

@@ -338,6 +338,148 @@ fn comments_avoid_banned_words() {
     assert_within_limits("comments", 0, &exceptions("comments"), &counts);
 }
 
+/// Phrases and spellings with a plain or American form. Phrases count in code, tests and documents.
+const BANNED_PHRASES: [&str; 11] = [
+    "handed out",
+    "hand out",
+    "hands out",
+    "written again",
+    "that is there",
+    "do so no longer",
+    "take it back",
+    "takes it back",
+    "summaris",
+    "labelled",
+    "neighbour",
+];
+
+/// The documents at the root and in `docs`, and the texts for models, with their paths.
+fn documents() -> Vec<(String, String)> {
+    let output =
+        Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).unwrap();
+    let is_ours = |name: &&str| !name.contains("/fixtures/");
+    let names = names.lines().filter(is_ours);
+    names
+        .map(|name| (name.to_owned(), std::fs::read_to_string(root().join(name)).unwrap()))
+        .collect()
+}
+
+/// The quoted parts of a line of code.
+fn quoted(line: &str) -> String {
+    line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a line uses a banned word: in documents anywhere, in product code in a string.
+fn uses_banned_word(name: &str, line: &str) -> bool {
+    let text = match (name.ends_with(".md"), name.contains("/src/")) {
+        (true, _) => line.to_lowercase(),
+        (false, true) => quoted(line).to_lowercase(),
+        (false, false) => return false,
+    };
+    text.split(|c: char| !c.is_alphanumeric()).any(|word| BANNED_WORDS.contains(&word))
+}
+
+/// `tidy.toml` lists the files with lists of words, aliases and quotations.
+#[test]
+fn texts_avoid_banned_words_and_phrases() {
+    let is_this_file = |name: &str| name.ends_with("testkit/tests/tidy.rs");
+    let code = ["crates", "fuzz"].into_iter().flat_map(sources);
+    let mut counts = BTreeMap::new();
+    for (name, text) in code.chain(documents()).filter(|(name, _)| !is_this_file(name)) {
+        let is_odd = |line: &&str| {
+            let lower = line.to_lowercase();
+            let has_phrase = BANNED_PHRASES.iter().any(|phrase| lower.contains(phrase));
+            has_phrase || uses_banned_word(&name, line)
+        };
+        let violations = text.lines().filter(is_odd).count();
+        if violations > 0 {
+            counts.insert(name, violations);
+        }
+    }
+    assert_within_limits("banned words", 0, &exceptions("words"), &counts);
+}
+
+/// A folder of modules has a `mod.rs`.
+#[test]
+fn modules_have_one_layout() {
+    let is_beside_folder = |name: &String| root().join(name.trim_end_matches(".rs")).is_dir();
+    let files = sources("crates").into_iter().map(|(name, _)| name);
+    let files: Vec<String> =
+        files.filter(|name| name.contains("/src/")).filter(is_beside_folder).collect();
+    assert!(files.is_empty(), "move these to mod.rs in their folders: {files:?}");
+}
+
+/// The name of a type and of one of its functions, in code spans such as `Memory::open`.
+fn named_functions(text: &str) -> Vec<(&str, &str)> {
+    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let spans = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let spans = spans.map(|span| span.split(['(', ' ']).next().unwrap_or_default());
+    let pairs = spans.filter_map(|span| span.rsplit_once("::"));
+    pairs
+        .map(|(path, function)| (path.rsplit("::").next().unwrap_or(path), function))
+        .filter(|(owner, function)| is_name(owner) && is_name(function) && !function.is_empty())
+        .filter(|(owner, _)| owner.starts_with(|c: char| c.is_ascii_uppercase()))
+        .collect()
+}
+
+/// Collects the items of types: functions, fields, variants and constants.
+#[derive(Default)]
+struct TypeItems(BTreeSet<(String, String)>);
+impl TypeItems {
+    fn add(&mut self, owner: impl ToString, item: impl ToString) {
+        self.0.insert((owner.to_string(), item.to_string()));
+    }
+}
+impl<'ast> Visit<'ast> for TypeItems {
+    fn visit_item_impl(&mut self, it: &'ast syn::ItemImpl) {
+        let syn::Type::Path(path) = &*it.self_ty else { return };
+        let Some(owner) = path.path.segments.last() else { return };
+        for item in &it.items {
+            match item {
+                syn::ImplItem::Fn(function) => self.add(&owner.ident, &function.sig.ident),
+                syn::ImplItem::Const(constant) => self.add(&owner.ident, &constant.ident),
+                _ => {}
+            }
+        }
+    }
+    fn visit_item_trait(&mut self, it: &'ast syn::ItemTrait) {
+        for item in &it.items {
+            if let syn::TraitItem::Fn(function) = item {
+                self.add(&it.ident, &function.sig.ident);
+            }
+        }
+    }
+    fn visit_item_struct(&mut self, it: &'ast syn::ItemStruct) {
+        for name in it.fields.iter().filter_map(|field| field.ident.as_ref()) {
+            self.add(&it.ident, name);
+        }
+    }
+    fn visit_item_enum(&mut self, it: &'ast syn::ItemEnum) {
+        it.variants.iter().for_each(|variant| self.add(&it.ident, &variant.ident));
+    }
+}
+
+/// Documents name only functions, fields and variants that exist.
+#[test]
+fn functions_named_in_documents_exist() {
+    let mut items = TypeItems::default();
+    for (_, text) in sources("crates").into_iter().filter(|(name, _)| name.contains("/src/")) {
+        items.visit_file(&syn::parse_file(&text).unwrap());
+    }
+    let mut problems = Vec::new();
+    for (file, text) in documents() {
+        for (owner, item) in named_functions(&text) {
+            if !items.0.contains(&(owner.to_owned(), item.to_owned())) {
+                problems.push(format!("{file}: {owner}::{item}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "documents name what does not exist:\n{}", problems.join("\n"));
+    assert!(named_functions("See `Memory::open(home)` and `a::Memory::find`.").len() == 2);
+}
+
 /// A type name denotes one idea. `tidy.toml` lists the names that are declared more than once.
 #[test]
 fn type_names_are_declared_once() {
@@ -353,6 +495,9 @@ fn type_names_are_declared_once() {
             self.0.push(it.ident.to_string());
         }
         fn visit_item_trait(&mut self, it: &'ast syn::ItemTrait) {
+            self.0.push(it.ident.to_string());
+        }
+        fn visit_item_type(&mut self, it: &'ast syn::ItemType) {
             self.0.push(it.ident.to_string());
         }
         fn visit_item_mod(&mut self, it: &'ast syn::ItemMod) {

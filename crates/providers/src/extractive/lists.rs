@@ -15,6 +15,9 @@ use super::points::SummaryPoint;
 use super::rendering;
 use super::unit::{SourceDocument, Unit};
 
+/// Selects a list of a node.
+type ListOf = fn(&NodeContent) -> &Vec<String>;
+
 /// Maximum length of a sentence in a list, in characters.
 const MAX_ITEM_CHARS: usize = 220;
 
@@ -70,7 +73,6 @@ pub(crate) fn facts(request: &SummaryRequest, source: &Facts, content: &mut Node
         spoken.numbers.iter().filter(|number| is_telling(number)).cloned().collect();
     let dates: Vec<String> = spoken.relative_dates.iter().chain(&spoken.dates).cloned().collect();
     let names: Vec<String> = spoken.names.iter().filter(|name| is_entity(name)).cloned().collect();
-    type ListOf = fn(&NodeContent) -> &Vec<String>;
     let rank = |own: &[String], of: ListOf, most: usize| {
         let mut ranking = TopItems::default();
         for child in children(request) {
@@ -147,7 +149,6 @@ pub(super) fn points(
         };
         units.map(line).take(most * 4).collect()
     };
-    type ListOf = fn(&NodeContent) -> &Vec<String>;
     let gather = |own: Vec<String>, of: ListOf| {
         let before = children(request).flat_map(|child| of(&child.content)).cloned();
         distinct(before.chain(own), most, request.deduplicate)

@@ -45,7 +45,7 @@ pub enum Edit {
     Whole(String),
 }
 
-/// What to do with entries for Treering that a person made.
+/// The treatment of entries for Treering that a person made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnEntries {
     /// Keep them, and skip this edit.
