@@ -22,7 +22,7 @@ const NAME_CHARS: usize = 80;
 /// Tokens for the last line of a context.
 pub(super) const CONTEXT_FRAME_TOKENS: u32 = 70;
 
-/// Stands for the text of a message that is not handed out.
+/// Stands for the text of a message that is left out.
 const LEFT_OUT: &str = "left out: it was forgotten or is wrong";
 
 /// The id of a message for the other tools.
