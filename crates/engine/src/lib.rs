@@ -65,7 +65,7 @@ pub use embed::EmbedTextOptions;
 pub use engine::{Engine, EngineParts, ListedConversation, SearchOptions, Stats, WorkOptions};
 pub use error::{Error, Result};
 pub use events::{Event, FeedCursors};
-pub use forget::{Forget, ForgetPreview, ForgetReport};
+pub use forget::{Forget, ForgetPreview, ForgetReport, ForgetSample};
 pub use gate::GateWait;
 pub use history::{TurnItem, WholeTurn};
 pub use ingest::{AppendReport, AppendTarget, EntryBatch, ReplayDetection};

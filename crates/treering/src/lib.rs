@@ -72,10 +72,11 @@ pub use treering_core::{
 pub use treering_engine::{
     Agent, AgentOptions, AmendReport, Amendment, AppendReport, AppendTarget, Context,
     ContextRequest, EmbedTextOptions, Engine, EngineParts, EntryBatch, Error, Exclusion, Forget,
-    ForgetPreview, ForgetReport, GateWait, Hit, HitItem, JobScope, ListedConversation,
-    NewConversation, NewNote, NewSummary, Note, NoteChange, Query, RecallOptions, ReplayDetection,
-    Reply, Result, SearchOptions, SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding,
-    TurnSummary, Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
+    ForgetPreview, ForgetReport, ForgetSample, GateWait, Hit, HitItem, JobScope,
+    ListedConversation, NewConversation, NewNote, NewSummary, Note, NoteChange, Query,
+    RecallOptions, ReplayDetection, Reply, Result, SearchOptions, SearchOutcome, Snippet, Stats,
+    SummaryParents, TurnEmbedding, TurnSummary, Update, Verification, WholeTurn, WorkOptions,
+    Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 use treering_stores::IndexFolder;

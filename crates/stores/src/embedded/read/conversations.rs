@@ -133,11 +133,12 @@ fn conditions(filter: &ConversationFilter, bind: &mut impl FnMut(Value) -> Strin
 fn of_kind(kind: ConversationKind) -> String {
     match kind {
         ConversationKind::Session => {
-            let prefix = ConversationKind::RESERVED_PREFIX;
-            format!(
-                "(external_id IS NULL OR substr(external_id, 1, {}) <> '{prefix}')",
-                prefix.len()
-            )
+            let is_other = |kind: ConversationKind| {
+                let prefix = kind.key_prefix();
+                format!("substr(external_id, 1, {}) <> '{prefix}'", prefix.len())
+            };
+            let others = ConversationKind::RESERVED.map(is_other);
+            format!("(external_id IS NULL OR ({}))", others.join(" AND "))
         }
         ConversationKind::Notes | ConversationKind::Project => {
             let prefix = kind.key_prefix();
