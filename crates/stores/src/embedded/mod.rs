@@ -10,7 +10,6 @@ mod backup;
 mod check;
 mod checkpointer;
 mod checksum;
-mod codes;
 mod error;
 mod health;
 mod index_folder;

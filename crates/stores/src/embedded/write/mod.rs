@@ -145,6 +145,9 @@ impl Commit<'_> {
 }
 
 pub(super) fn json_text(value: &impl serde::Serialize) -> Result<String> {
-    serde_json::to_string(value)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+    stored_json(serde_json::to_string(value))
+}
+
+fn stored_json(json: serde_json::Result<String>) -> Result<String> {
+    json.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
