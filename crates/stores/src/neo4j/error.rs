@@ -2,11 +2,11 @@
 
 use treering_core::StoreError;
 
-use super::bolt::{Address, BoltError};
+use super::bolt::{Neo4jAddress, BoltError};
 use super::values::Unreadable;
 
 /// Converts an error of the store at an address.
-pub(super) fn explain(address: &Address, error: &BoltError) -> StoreError {
+pub(super) fn explain(address: &Neo4jAddress, error: &BoltError) -> StoreError {
     let location = address.to_string();
     let remote = |detail: String, hint: &str| StoreError::Remote {
         location: location.clone(),
@@ -54,7 +54,7 @@ pub(super) fn explain(address: &Address, error: &BoltError) -> StoreError {
 }
 
 /// Converts a value that this program cannot have written.
-pub(super) fn unreadable(address: &Address, Unreadable(detail): Unreadable) -> StoreError {
+pub(super) fn unreadable(address: &Neo4jAddress, Unreadable(detail): Unreadable) -> StoreError {
     StoreError::Remote {
         location: address.to_string(),
         detail: format!("it holds a value that Treering did not write: {detail}"),

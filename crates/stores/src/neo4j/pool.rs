@@ -3,24 +3,24 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Credentials;
-use super::bolt::{Address, BoltError, Connection};
+use super::Neo4jCredentials;
+use super::bolt::{Neo4jAddress, BoltError, Connection};
 
 /// Maximum number of idle connections.
 pub(super) const MAX_IDLE: usize = 16;
 
 pub(super) struct Pool {
-    address: Address,
-    credentials: Credentials,
+    address: Neo4jAddress,
+    credentials: Neo4jCredentials,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Pool {
-    pub(super) const fn new(address: Address, credentials: Credentials) -> Self {
+    pub(super) const fn new(address: Neo4jAddress, credentials: Neo4jCredentials) -> Self {
         Self { address, credentials, idle: Mutex::new(Vec::new()) }
     }
 
-    pub(super) const fn address(&self) -> &Address {
+    pub(super) const fn address(&self) -> &Neo4jAddress {
         &self.address
     }
 
@@ -40,7 +40,7 @@ impl Pool {
     }
 
     fn open(&self) -> Result<Pooled<'_>, BoltError> {
-        let Credentials { user, password } = &self.credentials;
+        let Neo4jCredentials { user, password } = &self.credentials;
         let connection = Connection::open(&self.address, user, password)?;
         Ok(Pooled { pool: self, connection: Some(connection), is_new: true })
     }

@@ -1,6 +1,10 @@
 //! The constraints and indexes of the graph, and its version. Each statement is idempotent, so
 //! that several programs may open an empty database at the same time.
 
+use super::bolt::{BoltError, Connection, Statement};
+use super::read::{from_hex, to_hex};
+use super::values::{BoltRow, Unreadable};
+
 /// The newest version of the schema that this program knows.
 pub(super) const VERSION: u32 = 1;
 
@@ -68,3 +72,51 @@ pub(super) const STATEMENTS: &[&str] = &[
     "CREATE CONSTRAINT treering_request IF NOT EXISTS FOR (n:TreeringRequest)
         REQUIRE (n.provider, n.at) IS UNIQUE",
 ];
+
+/// The store as it is in the database.
+pub(super) struct FoundStore {
+    pub(super) version: u32,
+    pub(super) salt: Vec<u8>,
+}
+
+/// Finds the store; `None` if the database has none.
+pub(super) fn find(connection: &mut Connection) -> Result<Option<FoundStore>, BoltError> {
+    let query = "MATCH (s:TreeringStore {name: 'treering'}) RETURN s.version, s.salts[0]";
+    let rows = connection.run(&Statement::new(query))?;
+    let decode = |row| {
+        let mut row = BoltRow::new(row);
+        Ok(FoundStore { version: row.take()?, salt: from_hex(&row.take::<String>()?) })
+    };
+    let found: Result<Option<_>, Unreadable> = rows.into_iter().next().map(decode).transpose();
+    found.map_err(|Unreadable(reason)| BoltError::Protocol(reason))
+}
+
+/// Finds the store, and creates it with its schema if the database has none.
+pub(super) fn open(connection: &mut Connection, salt: &[u8]) -> Result<FoundStore, BoltError> {
+    if let Some(found) = find(connection)? {
+        return Ok(found);
+    }
+    create_indexes(connection)?;
+    let query = "MERGE (s:TreeringStore {name: 'treering'})
+        ON CREATE SET s.version = $version, s.salts = [$salt]";
+    let statement = Statement::new(query).with("version", VERSION).with("salt", to_hex(salt));
+    connection.run(&statement)?;
+    let missing = || BoltError::Protocol("the store that was created is missing".to_owned());
+    find(connection)?.ok_or_else(missing)
+}
+
+/// Creates the constraints and indexes that are missing, and waits until they are complete.
+pub(super) fn create_indexes(connection: &mut Connection) -> Result<(), BoltError> {
+    for query in STATEMENTS {
+        connection.run(&Statement::new(*query))?;
+    }
+    connection.run(&Statement::new("CALL db.awaitIndexes(300)")).map(drop)
+}
+
+/// The names of the constraints and indexes.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    STATEMENTS.iter().filter_map(|query| {
+        let (name, _) = query.split_once(" IF NOT EXISTS")?;
+        name.rsplit_once(' ').map(|(_, name)| name)
+    })
+}

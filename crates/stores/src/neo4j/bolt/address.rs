@@ -16,7 +16,7 @@ pub(super) enum Routing {
 
 /// The address of a database. Carries no credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct Neo4jAddress {
     pub(super) routing: Routing,
     pub(super) is_encrypted: bool,
     pub(super) host: String,
@@ -25,7 +25,7 @@ pub struct Address {
     pub(super) database: Option<String>,
 }
 
-impl Address {
+impl Neo4jAddress {
     /// The schemes of the addresses.
     pub const SCHEMES: [&str; 4] = ["neo4j", "neo4j+s", "bolt", "bolt+s"];
 
@@ -42,13 +42,13 @@ impl Address {
 fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
-        _ => (text, Address::PORT),
+        _ => (text, Neo4jAddress::PORT),
     };
     let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-impl FromStr for Address {
+impl FromStr for Neo4jAddress {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
@@ -85,7 +85,7 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for Neo4jAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.routing {
             Routing::Direct => "bolt",
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn addresses_are_parsed() {
         let check = |text: &str, shown: &str| {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<Neo4jAddress>().unwrap().to_string(), shown);
         };
         check("neo4j://db.example.org", "neo4j://db.example.org:7687");
         check("bolt://127.0.0.1:17687/", "bolt://127.0.0.1:17687");
@@ -119,7 +119,7 @@ mod tests {
             "http://host", "host:7687", "neo4j://", "neo4j://host:port", "bolt://host/a/b",
             "bolt+ssc://host", "neo4j://neo4j:secret@host", "neo4j://host?password=secret",
         ] {
-            let error = text.parse::<Address>().unwrap_err().to_string();
+            let error = text.parse::<Neo4jAddress>().unwrap_err().to_string();
             assert!(!error.contains("secret") && error.contains("neo4j://127"), "{error}");
         }
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::address::Routing;
 use super::packstream::{decode_message, encode_structure};
 use super::stream::Stream;
-use super::{Address, BoltError, Result, Value};
+use super::{Neo4jAddress, BoltError, Result, BoltValue};
 
 /// How long the server keeps a transaction whose client is gone without a word.
-pub(in crate::neo4j) const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(120);
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long an answer may take: longer than any transaction.
 const READ_TIMEOUT: Duration = Duration::from_secs(150);
 
@@ -34,13 +34,13 @@ const IGNORED: u8 = 0x7e;
 const FAILURE: u8 = 0x7f;
 
 /// The rows of a result.
-pub(in crate::neo4j) type Rows = Vec<Vec<Value>>;
+pub(in crate::neo4j) type Rows = Vec<Vec<BoltValue>>;
 
 /// A query and its parameters.
 #[derive(Debug, Clone)]
 pub(in crate::neo4j) struct Statement {
     query: String,
-    params: Vec<(String, Value)>,
+    params: Vec<(String, BoltValue)>,
 }
 
 impl Statement {
@@ -49,7 +49,7 @@ impl Statement {
     }
 
     /// Adds a parameter.
-    pub(in crate::neo4j) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(in crate::neo4j) fn with(mut self, name: &str, value: impl Into<BoltValue>) -> Self {
         self.params.push((name.to_owned(), value.into()));
         self
     }
@@ -60,7 +60,7 @@ impl Statement {
 #[derive(Default)]
 struct Answer {
     rows: Rows,
-    metadata: Vec<(String, Value)>,
+    metadata: Vec<(String, BoltValue)>,
 }
 
 /// A connection after authentication.
@@ -74,7 +74,7 @@ pub(in crate::neo4j) struct Connection {
 
 impl Connection {
     /// Connects and authenticates. With a `neo4j` address, to the server that writes the database.
-    pub(in crate::neo4j) fn open(address: &Address, user: &str, password: &str) -> Result<Self> {
+    pub(in crate::neo4j) fn open(address: &Neo4jAddress, user: &str, password: &str) -> Result<Self> {
         let mut connection = Self::open_direct(address, user, password)?;
         if address.routing == Routing::Direct {
             return Ok(connection);
@@ -85,17 +85,17 @@ impl Connection {
         }
     }
 
-    fn open_direct(address: &Address, user: &str, password: &str) -> Result<Self> {
+    fn open_direct(address: &Neo4jAddress, user: &str, password: &str) -> Result<Self> {
         let stream = BufReader::with_capacity(1 << 16, Stream::connect(address, READ_TIMEOUT)?);
         let database = address.database.clone();
         let mut connection =
             Self { stream, database, server: String::new(), is_broken: false, in_transaction: false };
         connection.shake_hands()?;
         let product = concat!("treering/", env!("CARGO_PKG_VERSION"));
-        let agent = Value::Map(vec![entry("product", product)]);
-        let hello = Value::Map(vec![entry("user_agent", product), ("bolt_agent".into(), agent)]);
+        let agent = BoltValue::Map(vec![entry("product", product)]);
+        let hello = BoltValue::Map(vec![entry("user_agent", product), ("bolt_agent".into(), agent)]);
         let credentials = [("scheme", "basic"), ("principal", user), ("credentials", password)];
-        let logon = Value::Map(credentials.map(|(key, value)| entry(key, value)).into());
+        let logon = BoltValue::Map(credentials.map(|(key, value)| entry(key, value)).into());
         let answers = connection.exchange(&[(HELLO, vec![hello]), (LOGON, vec![logon])])?;
         connection.server = text_of(&answers[0].metadata, "server");
         Ok(connection)
@@ -114,23 +114,23 @@ impl Connection {
 
     /// The server that writes the database, as `host:port`; `None` if there is only one server.
     fn writer(&mut self) -> Result<Option<String>> {
-        let database = self.database.clone().map(|name| ("db".to_owned(), Value::Text(name)));
+        let database = self.database.clone().map(|name| ("db".to_owned(), BoltValue::Text(name)));
         let fields = vec![
-            Value::Map(Vec::new()),
-            Value::List(Vec::new()),
-            Value::Map(database.into_iter().collect()),
+            BoltValue::Map(Vec::new()),
+            BoltValue::List(Vec::new()),
+            BoltValue::Map(database.into_iter().collect()),
         ];
         let answers = self.exchange(&[(ROUTE, fields)])?;
         let table = answers.into_iter().next().map(|answer| answer.metadata).unwrap_or_default();
-        let Some(Value::Map(table)) = find(&table, "rt") else { return Ok(None) };
-        let Some(Value::List(servers)) = find(table, "servers") else { return Ok(None) };
+        let Some(BoltValue::Map(table)) = find(&table, "rt") else { return Ok(None) };
+        let Some(BoltValue::List(servers)) = find(table, "servers") else { return Ok(None) };
         let mut writers = Vec::new();
         let mut all = Vec::new();
         for server in servers {
-            let Value::Map(server) = server else { continue };
-            let Some(Value::List(addresses)) = find(server, "addresses") else { continue };
+            let BoltValue::Map(server) = server else { continue };
+            let Some(BoltValue::List(addresses)) = find(server, "addresses") else { continue };
             let addresses = addresses.iter().filter_map(|address| match address {
-                Value::Text(address) => Some(address.clone()),
+                BoltValue::Text(address) => Some(address.clone()),
                 _ => None,
             });
             let addresses: Vec<String> = addresses.collect();
@@ -196,24 +196,24 @@ impl Connection {
         Ok(())
     }
 
-    fn push(&self, it: &Statement, in_transaction: bool, requests: &mut Vec<(u8, Vec<Value>)>) {
-        let extra = if in_transaction { Value::Map(Vec::new()) } else { self.extra() };
-        let query = Value::Text(it.query.clone());
-        requests.push((RUN, vec![query, Value::Map(it.params.clone()), extra]));
-        requests.push((PULL, vec![Value::Map(vec![("n".into(), Value::Int(-1))])]));
+    fn push(&self, it: &Statement, in_transaction: bool, requests: &mut Vec<(u8, Vec<BoltValue>)>) {
+        let extra = if in_transaction { BoltValue::Map(Vec::new()) } else { self.extra() };
+        let query = BoltValue::Text(it.query.clone());
+        requests.push((RUN, vec![query, BoltValue::Map(it.params.clone()), extra]));
+        requests.push((PULL, vec![BoltValue::Map(vec![("n".into(), BoltValue::Int(-1))])]));
     }
 
     /// The database and the timeout of a transaction.
-    fn extra(&self) -> Value {
+    fn extra(&self) -> BoltValue {
         let timeout = i64::try_from(TRANSACTION_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
-        let database = self.database.clone().map(|name| ("db".to_owned(), Value::Text(name)));
-        let timeout = ("tx_timeout".to_owned(), Value::Int(timeout));
-        Value::Map(database.into_iter().chain([timeout]).collect())
+        let database = self.database.clone().map(|name| ("db".to_owned(), BoltValue::Text(name)));
+        let timeout = ("tx_timeout".to_owned(), BoltValue::Int(timeout));
+        BoltValue::Map(database.into_iter().chain([timeout]).collect())
     }
 
     /// Sends requests and reads their answers. After a refusal the connection is reset, which ends
     /// an open transaction without a trace.
-    fn exchange(&mut self, requests: &[(u8, Vec<Value>)]) -> Result<Vec<Answer>> {
+    fn exchange(&mut self, requests: &[(u8, Vec<BoltValue>)]) -> Result<Vec<Answer>> {
         let mut bytes = Vec::new();
         requests.iter().for_each(|(tag, fields)| append_message(*tag, fields, &mut bytes));
         self.write(&bytes)?;
@@ -243,13 +243,13 @@ impl Connection {
         loop {
             let (tag, mut fields) = self.read_message()?;
             match (tag, fields.pop()) {
-                (RECORD, Some(Value::List(row))) => answer.rows.push(row),
-                (SUCCESS, Some(Value::Map(metadata))) => {
+                (RECORD, Some(BoltValue::List(row))) => answer.rows.push(row),
+                (SUCCESS, Some(BoltValue::Map(metadata))) => {
                     answer.metadata = metadata;
                     return Ok(Ok(answer));
                 }
                 (IGNORED, _) => return Ok(Err(None)),
-                (FAILURE, Some(Value::Map(failure))) => {
+                (FAILURE, Some(BoltValue::Map(failure))) => {
                     let (code, message) = (text_of(&failure, "code"), text_of(&failure, "message"));
                     return Ok(Err(Some(BoltError::Refused { code, message })));
                 }
@@ -270,7 +270,7 @@ impl Connection {
         })
     }
 
-    fn read_message(&mut self) -> Result<(u8, Vec<Value>)> {
+    fn read_message(&mut self) -> Result<(u8, Vec<BoltValue>)> {
         let message = read_chunks(&mut self.stream).map_err(|error| broken(&error));
         let message = message.and_then(|message| decode_message(&message));
         self.is_broken |= message.is_err();
@@ -293,17 +293,17 @@ fn broken(error: &std::io::Error) -> BoltError {
     BoltError::Broken(error.to_string())
 }
 
-fn entry(key: &str, value: &str) -> (String, Value) {
-    (key.to_owned(), Value::Text(value.to_owned()))
+fn entry(key: &str, value: &str) -> (String, BoltValue) {
+    (key.to_owned(), BoltValue::Text(value.to_owned()))
 }
 
-fn find<'a>(map: &'a [(String, Value)], key: &str) -> Option<&'a Value> {
+fn find<'a>(map: &'a [(String, BoltValue)], key: &str) -> Option<&'a BoltValue> {
     map.iter().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
-fn text_of(map: &[(String, Value)], key: &str) -> String {
+fn text_of(map: &[(String, BoltValue)], key: &str) -> String {
     match find(map, key) {
-        Some(Value::Text(text)) => text.clone(),
+        Some(BoltValue::Text(text)) => text.clone(),
         _ => String::new(),
     }
 }
@@ -314,7 +314,7 @@ fn rows_of(answers: Vec<Answer>) -> Vec<Rows> {
 }
 
 /// Appends a message in chunks of at most 65,535 bytes, with an empty chunk at its end.
-fn append_message(tag: u8, fields: &[Value], out: &mut Vec<u8>) {
+fn append_message(tag: u8, fields: &[BoltValue], out: &mut Vec<u8>) {
     let mut message = Vec::new();
     encode_structure(tag, fields, &mut message);
     for chunk in message.chunks(usize::from(u16::MAX)) {

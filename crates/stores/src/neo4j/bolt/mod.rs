@@ -6,9 +6,9 @@ mod connection;
 mod packstream;
 mod stream;
 
-pub use address::Address;
-pub(super) use connection::{Connection, Rows, Statement, TRANSACTION_TIMEOUT};
-pub use packstream::Value;
+pub use address::Neo4jAddress;
+pub(super) use connection::{Connection, Rows, Statement};
+pub use packstream::BoltValue;
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

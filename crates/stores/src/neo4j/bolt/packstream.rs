@@ -4,7 +4,7 @@ use super::{BoltError, Result};
 
 /// A value in a message.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum BoltValue {
     /// Null.
     Null,
     /// A boolean.
@@ -18,58 +18,58 @@ pub enum Value {
     /// A text.
     Text(String),
     /// A list.
-    List(Vec<Value>),
+    List(Vec<BoltValue>),
     /// A map. Keys are distinct.
-    Map(Vec<(String, Value)>),
+    Map(Vec<(String, BoltValue)>),
     /// A time with its offset zero, in seconds since 1970 and nanoseconds after them.
     DateTime(i64, i64),
     /// A node of the graph: its labels and properties.
-    Node(Vec<String>, Vec<(String, Value)>),
+    Node(Vec<String>, Vec<(String, BoltValue)>),
     /// Any other structure, with its tag.
-    Structure(u8, Vec<Value>),
+    Structure(u8, Vec<BoltValue>),
 }
 
-/// The tags of the structures that a [`Value`] stands for.
+/// The tags of the structures that a [`BoltValue`] stands for.
 const DATE_TIME: u8 = 0x49;
 const NODE: u8 = 0x4e;
 
 /// Appends a value.
-pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
+pub(super) fn encode(value: &BoltValue, out: &mut Vec<u8>) {
     match value {
-        Value::Null => out.push(0xc0),
-        Value::Bool(is_set) => out.push(if *is_set { 0xc3 } else { 0xc2 }),
-        Value::Int(number) => encode_int(*number, out),
-        Value::Float(number) => {
+        BoltValue::Null => out.push(0xc0),
+        BoltValue::Bool(is_set) => out.push(if *is_set { 0xc3 } else { 0xc2 }),
+        BoltValue::Int(number) => encode_int(*number, out),
+        BoltValue::Float(number) => {
             out.push(0xc1);
             out.extend(number.to_be_bytes());
         }
-        Value::Bytes(bytes) => {
+        BoltValue::Bytes(bytes) => {
             encode_size(bytes.len(), [None, Some(0xcc), Some(0xcd), Some(0xce)], out);
             out.extend(bytes);
         }
-        Value::Text(text) => encode_text(text, out),
-        Value::List(values) => {
+        BoltValue::Text(text) => encode_text(text, out),
+        BoltValue::List(values) => {
             encode_size(values.len(), [Some(0x90), Some(0xd4), Some(0xd5), Some(0xd6)], out);
             values.iter().for_each(|value| encode(value, out));
         }
-        Value::Map(entries) => encode_map(entries, out),
-        Value::DateTime(seconds, nanos) => {
-            let fields = [Value::Int(*seconds), Value::Int(*nanos), Value::Int(0)];
+        BoltValue::Map(entries) => encode_map(entries, out),
+        BoltValue::DateTime(seconds, nanos) => {
+            let fields = [BoltValue::Int(*seconds), BoltValue::Int(*nanos), BoltValue::Int(0)];
             encode_structure(DATE_TIME, &fields, out);
         }
-        Value::Structure(tag, fields) => encode_structure(*tag, fields, out),
+        BoltValue::Structure(tag, fields) => encode_structure(*tag, fields, out),
         // A server never takes a node as a parameter.
-        Value::Node(..) => out.push(0xc0),
+        BoltValue::Node(..) => out.push(0xc0),
     }
 }
 
 /// Appends a structure. A Bolt message is one.
-pub(super) fn encode_structure(tag: u8, fields: &[Value], out: &mut Vec<u8>) {
+pub(super) fn encode_structure(tag: u8, fields: &[BoltValue], out: &mut Vec<u8>) {
     out.extend([0xb0 | (fields.len() as u8 & 0xf), tag]);
     fields.iter().for_each(|field| encode(field, out));
 }
 
-fn encode_map(entries: &[(String, Value)], out: &mut Vec<u8>) {
+fn encode_map(entries: &[(String, BoltValue)], out: &mut Vec<u8>) {
     encode_size(entries.len(), [Some(0xa0), Some(0xd8), Some(0xd9), Some(0xda)], out);
     for (key, value) in entries {
         encode_text(key, out);
@@ -118,7 +118,7 @@ fn encode_size(size: usize, [tiny, one, two, four]: [Option<u8>; 4], out: &mut V
 }
 
 /// Decodes the structure of a message: its tag and its fields.
-pub(super) fn decode_message(bytes: &[u8]) -> Result<(u8, Vec<Value>)> {
+pub(super) fn decode_message(bytes: &[u8]) -> Result<(u8, Vec<BoltValue>)> {
     let mut decoder = Decoder { rest: bytes };
     let marker = decoder.byte()?;
     if marker & 0xf0 != 0xb0 {
@@ -174,12 +174,12 @@ impl Decoder<'_> {
 
     fn key(&mut self) -> Result<String> {
         match self.value(0)? {
-            Value::Text(key) => Ok(key),
+            BoltValue::Text(key) => Ok(key),
             _ => Err(malformed("a key is not a text")),
         }
     }
 
-    fn values(&mut self, count: usize, depth: usize) -> Result<Vec<Value>> {
+    fn values(&mut self, count: usize, depth: usize) -> Result<Vec<BoltValue>> {
         // The count is not trusted for the allocation.
         let mut values = Vec::with_capacity(count.min(self.rest.len()));
         for _ in 0..count {
@@ -188,7 +188,7 @@ impl Decoder<'_> {
         Ok(values)
     }
 
-    fn map(&mut self, count: usize, depth: usize) -> Result<Vec<(String, Value)>> {
+    fn map(&mut self, count: usize, depth: usize) -> Result<Vec<(String, BoltValue)>> {
         let mut entries = Vec::with_capacity(count.min(self.rest.len()));
         for _ in 0..count {
             entries.push((self.key()?, self.value(depth)?));
@@ -196,64 +196,64 @@ impl Decoder<'_> {
         Ok(entries)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value> {
+    fn value(&mut self, depth: usize) -> Result<BoltValue> {
         if depth > Self::MAX_DEPTH {
             return Err(malformed("a value is nested too deeply"));
         }
         let marker = self.byte()?;
         let low = usize::from(marker & 0xf);
         Ok(match marker {
-            0xc0 => Value::Null,
-            0xc1 => Value::Float(f64::from_be_bytes(self.array()?)),
-            0xc2 => Value::Bool(false),
-            0xc3 => Value::Bool(true),
-            0xc8 => Value::Int(i64::from(i8::from_be_bytes(self.array()?))),
-            0xc9 => Value::Int(i64::from(i16::from_be_bytes(self.array()?))),
-            0xca => Value::Int(i64::from(i32::from_be_bytes(self.array()?))),
-            0xcb => Value::Int(i64::from_be_bytes(self.array()?)),
+            0xc0 => BoltValue::Null,
+            0xc1 => BoltValue::Float(f64::from_be_bytes(self.array()?)),
+            0xc2 => BoltValue::Bool(false),
+            0xc3 => BoltValue::Bool(true),
+            0xc8 => BoltValue::Int(i64::from(i8::from_be_bytes(self.array()?))),
+            0xc9 => BoltValue::Int(i64::from(i16::from_be_bytes(self.array()?))),
+            0xca => BoltValue::Int(i64::from(i32::from_be_bytes(self.array()?))),
+            0xcb => BoltValue::Int(i64::from_be_bytes(self.array()?)),
             0xcc..=0xce => {
                 let size = self.size(marker - 0xcc)?;
-                Value::Bytes(self.take(size)?.to_vec())
+                BoltValue::Bytes(self.take(size)?.to_vec())
             }
-            0x80..=0x8f => Value::Text(self.text(low)?),
+            0x80..=0x8f => BoltValue::Text(self.text(low)?),
             0xd0..=0xd2 => {
                 let size = self.size(marker - 0xd0)?;
-                Value::Text(self.text(size)?)
+                BoltValue::Text(self.text(size)?)
             }
-            0x90..=0x9f => Value::List(self.values(low, depth + 1)?),
+            0x90..=0x9f => BoltValue::List(self.values(low, depth + 1)?),
             0xd4..=0xd6 => {
                 let count = self.size(marker - 0xd4)?;
-                Value::List(self.values(count, depth + 1)?)
+                BoltValue::List(self.values(count, depth + 1)?)
             }
-            0xa0..=0xaf => Value::Map(self.map(low, depth + 1)?),
+            0xa0..=0xaf => BoltValue::Map(self.map(low, depth + 1)?),
             0xd8..=0xda => {
                 let count = self.size(marker - 0xd8)?;
-                Value::Map(self.map(count, depth + 1)?)
+                BoltValue::Map(self.map(count, depth + 1)?)
             }
             0xb0..=0xbf => {
                 let tag = self.byte()?;
                 structure(tag, self.values(low, depth + 1)?)
             }
-            0x00..=0x7f | 0xf0..=0xff => Value::Int(i64::from(marker.cast_signed())),
+            0x00..=0x7f | 0xf0..=0xff => BoltValue::Int(i64::from(marker.cast_signed())),
             _ => return Err(malformed("an unknown marker")),
         })
     }
 }
 
 /// The value of a structure.
-fn structure(tag: u8, fields: Vec<Value>) -> Value {
+fn structure(tag: u8, fields: Vec<BoltValue>) -> BoltValue {
     match (tag, fields.as_slice()) {
-        (DATE_TIME, [Value::Int(seconds), Value::Int(nanos), Value::Int(_)]) => {
-            Value::DateTime(*seconds, *nanos)
+        (DATE_TIME, [BoltValue::Int(seconds), BoltValue::Int(nanos), BoltValue::Int(_)]) => {
+            BoltValue::DateTime(*seconds, *nanos)
         }
-        (NODE, [_, Value::List(labels), Value::Map(properties), ..]) => {
+        (NODE, [_, BoltValue::List(labels), BoltValue::Map(properties), ..]) => {
             let labels = labels.iter().filter_map(|label| match label {
-                Value::Text(label) => Some(label.clone()),
+                BoltValue::Text(label) => Some(label.clone()),
                 _ => None,
             });
-            Value::Node(labels.collect(), properties.clone())
+            BoltValue::Node(labels.collect(), properties.clone())
         }
-        _ => Value::Structure(tag, fields),
+        _ => BoltValue::Structure(tag, fields),
     }
 }
 
@@ -261,7 +261,7 @@ fn structure(tag: u8, fields: Vec<Value>) -> Value {
 mod tests {
     use super::*;
 
-    fn comes_back(value: Value) {
+    fn comes_back(value: BoltValue) {
         let mut bytes = Vec::new();
         encode_structure(0x71, std::slice::from_ref(&value), &mut bytes);
         assert_eq!(decode_message(&bytes), Ok((0x71, vec![value])));
@@ -270,18 +270,18 @@ mod tests {
     #[test]
     fn values_come_back() {
         for number in [0, -16, -17, 127, 128, -128, -129, 32_767, -40_000, i64::MIN, i64::MAX] {
-            comes_back(Value::Int(number));
+            comes_back(BoltValue::Int(number));
         }
         for size in [0, 15, 16, 255, 256, 65_535, 65_536] {
-            comes_back(Value::Text("é".repeat(size)));
-            comes_back(Value::Bytes(vec![7; size]));
-            comes_back(Value::List(vec![Value::Null; size]));
-            let entry = |number: usize| (number.to_string(), Value::Bool(number % 2 == 0));
-            comes_back(Value::Map((0..size).map(entry).collect()));
+            comes_back(BoltValue::Text("é".repeat(size)));
+            comes_back(BoltValue::Bytes(vec![7; size]));
+            comes_back(BoltValue::List(vec![BoltValue::Null; size]));
+            let entry = |number: usize| (number.to_string(), BoltValue::Bool(number % 2 == 0));
+            comes_back(BoltValue::Map((0..size).map(entry).collect()));
         }
-        comes_back(Value::Float(0.1_f32.into()));
-        comes_back(Value::DateTime(-1, 999_999_000));
-        comes_back(Value::Structure(0x52, vec![Value::Int(1)]));
+        comes_back(BoltValue::Float(0.1_f32.into()));
+        comes_back(BoltValue::DateTime(-1, 999_999_000));
+        comes_back(BoltValue::Structure(0x52, vec![BoltValue::Int(1)]));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::{Address, BoltError, Result};
+use super::{Neo4jAddress, BoltError, Result};
 
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ pub(super) enum Stream {
 
 impl Stream {
     /// Connects to the first address of the host that answers.
-    pub(super) fn connect(address: &Address, read_timeout: Duration) -> Result<Self> {
+    pub(super) fn connect(address: &Neo4jAddress, read_timeout: Duration) -> Result<Self> {
         let unreachable = |error: &dyn std::fmt::Display| BoltError::Unreachable(error.to_string());
         let resolved = (address.host.as_str(), address.port).to_socket_addrs();
         let mut failure = unreachable(&"the host has no address");
@@ -35,7 +35,7 @@ impl Stream {
         Err(failure)
     }
 
-    fn over(tcp: TcpStream, address: &Address, read_timeout: Duration) -> io::Result<Self> {
+    fn over(tcp: TcpStream, address: &Neo4jAddress, read_timeout: Duration) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(read_timeout))?;
         tcp.set_write_timeout(Some(read_timeout))?;
