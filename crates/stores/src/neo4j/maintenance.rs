@@ -208,7 +208,7 @@ impl Maintenance for Neo4jStore {
         // the messages and in the turns.
         let bytes = self.number(
             "MATCH (c:ConversationSession) WITH sum(c.chars) AS chars
-            MATCH (it) RETURN 2 * chars + 500 * count(it)",
+            MATCH (it) WITH chars, count(it) AS nodes RETURN 2 * chars + 500 * nodes",
         )?;
         Ok(Description {
             kind: "neo4j",

@@ -61,15 +61,15 @@ pub struct Neo4jStore {
 }
 
 impl Neo4jStore {
-    /// Connects to a database and creates the schema if it has none. `salt` is that of the
-    /// tombstones of a new store. A database that refuses writes is opened for reading.
-    pub fn open(address: Neo4jAddress, credentials: Neo4jCredentials, salt: [u8; 16]) -> StoreResult<Self> {
+    /// Connects to a database and creates the schema if it has none. A database that refuses
+    /// writes is opened for reading.
+    pub fn open(address: Neo4jAddress, credentials: Neo4jCredentials) -> StoreResult<Self> {
         let pool = Pool::new(address, credentials);
         let mut store =
             Self { pool, watch: RemoteWatch::default(), salt: Vec::new(), read_only: None };
         let mut connection = store.take()?;
         check_server(connection.server()).map_err(|error| store.remote(error.0, error.1))?;
-        let opened = schema::open(&mut connection, &salt);
+        let opened = schema::open(&mut connection);
         drop(connection);
         let found = match opened {
             Err(error) if is_read_only(&error) => {
@@ -91,6 +91,16 @@ impl Neo4jStore {
         }
         store.salt = found.salt;
         Ok(store)
+    }
+
+    /// Runs a Cypher query of your own on the graph and returns its rows.
+    pub fn cypher(
+        &self,
+        query: &str,
+        parameters: Vec<(&str, BoltValue)>,
+    ) -> StoreResult<Vec<Vec<BoltValue>>> {
+        let add = |statement: Statement, (name, value)| statement.with(name, value);
+        self.query(&parameters.into_iter().fold(Statement::new(query), add))
     }
 
     fn address(&self) -> &Neo4jAddress {

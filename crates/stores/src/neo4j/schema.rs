@@ -92,14 +92,16 @@ pub(super) fn find(connection: &mut Connection) -> Result<Option<FoundStore>, Bo
 }
 
 /// Finds the store, and creates it with its schema if the database has none.
-pub(super) fn open(connection: &mut Connection, salt: &[u8]) -> Result<FoundStore, BoltError> {
+pub(super) fn open(connection: &mut Connection) -> Result<FoundStore, BoltError> {
     if let Some(found) = find(connection)? {
         return Ok(found);
     }
     create_indexes(connection)?;
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|error| BoltError::Protocol(error.to_string()))?;
     let query = "MERGE (s:TreeringStore {name: 'treering'})
         ON CREATE SET s.version = $version, s.salts = [$salt]";
-    let statement = Statement::new(query).with("version", VERSION).with("salt", to_hex(salt));
+    let statement = Statement::new(query).with("version", VERSION).with("salt", to_hex(&salt));
     connection.run(&statement)?;
     let missing = || BoltError::Protocol("the store that was created is missing".to_owned());
     find(connection)?.ok_or_else(missing)

@@ -112,7 +112,7 @@ impl GraphView<'_> {
                 self.statement(format!(
                     "MATCH ({it}:{label}) WHERE {it}.tenant = $tenant AND {it}.seq > $after
                         AND {it}.seq <= $until{condition}
-                    RETURN {it}.seq, {session}, {}",
+                    RETURN {it}.seq AS number, {session} AS owner, {}",
                     source.columns()
                 ))
                 .with("after", after)
