@@ -64,7 +64,8 @@ impl From<CopyReport> for View {
 
 pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let configured = global.load()?.settings.store.options()?.credentials;
-    let configured = configured.map(|file| global.home().map(|home| home.join(file))).transpose()?;
+    let configured =
+        configured.map(|file| global.home().map(|home| home.join(file))).transpose()?;
     let options = |url: &str, file: &Option<PathBuf>| -> Result<StoreOptions, CliError> {
         let credentials = file.clone().or_else(|| configured.clone());
         Ok(StoreOptions { url: StoreUrl::new(url)?, credentials })

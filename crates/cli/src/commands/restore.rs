@@ -8,9 +8,9 @@ use serde::Serialize;
 use treering_core::{StoreError, Timestamp};
 use treering_engine::Error;
 
-use super::{CliError, Global};
 use super::local_time::local;
 use super::output::{GOOD, Output, count, paint, size};
+use super::{CliError, Global};
 use treering::{BackupContents, EmbeddedStore};
 
 #[derive(clap::Args)]

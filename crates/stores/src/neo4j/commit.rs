@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::ports::{CommitPlan, JobFilter, StoreResult};
@@ -18,7 +19,7 @@ use super::pool::Pooled;
 use super::read::{CONVERSATION, GraphView, PlannedState, TenantState, conversation, vector_index};
 use super::values::{BoltRow, Read};
 use super::write::{CommitBase, statements};
-use super::{Neo4jStore, back_off};
+use super::{Neo4jStore, back_off, schema};
 
 /// How often a commit is repeated after a refusal that had no effect.
 const ATTEMPTS: u32 = 12;
@@ -304,7 +305,25 @@ impl Neo4jStore {
                  or repeat it with external ids",
             )),
             error => self.abort(error),
-        })
+        })?;
+        self.index_embeddings(connection, writes);
+        Ok(())
+    }
+
+    /// Creates the vector indexes for the dimensions of embeddings that were just stored. The
+    /// embeddings are found without an index too, so a failure is left to the next attempt.
+    fn index_embeddings(&self, connection: &mut Connection, writes: &[Write]) {
+        let has_embeddings = writes.iter().any(|it| matches!(it, Write::SetEmbeddings(..)));
+        let dims = writes.iter().find_map(|write| match write {
+            Write::PutVectors(_, vectors) => vectors.first().map(|(_, vector)| vector.len()),
+            _ => None,
+        });
+        let Some(dims) = dims.filter(|_| has_embeddings) else { return };
+        if self.indexed_dims.load(Ordering::Relaxed) != dims
+            && schema::create_vector_indexes(connection, dims).is_ok()
+        {
+            self.indexed_dims.store(dims, Ordering::Relaxed);
+        }
     }
 
     fn abort(&self, error: BoltError) -> Abort {
