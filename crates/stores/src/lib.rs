@@ -3,6 +3,7 @@
 
 mod codes;
 pub mod embedded;
+mod planning;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod row_codec;
