@@ -88,7 +88,7 @@ pub enum Write {
 impl Write {
     /// The conversation that the write changes; `None` for tenant-wide writes.
     #[must_use]
-    pub(crate) const fn conversation(&self) -> Option<ConversationId> {
+    pub const fn conversation(&self) -> Option<ConversationId> {
         match self {
             Self::PutConversation(conversation) => Some(conversation.id),
             Self::AddMessage(id, _)

@@ -1,8 +1,13 @@
-//! The PostgreSQL store passes the contract suite on a real server, which tools/test-postgres starts.
+//! The PostgreSQL store on a real server, which tools/test-postgres starts: the contract suite, the change feed, faults,
+//! migrations, and the walls between tenants.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod faults;
+mod feed;
+mod migrations;
 mod server;
+mod tenants;
 
 use treering_testkit::store_contract;
 

@@ -23,6 +23,7 @@ use treering_core::{Assignment, Invalid, Policy, Preset, RetryPolicy, TenantId, 
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
 use treering_stores::Sync;
 
+use crate::store_url::{StoreOptions, StoreUrl};
 use crate::tokenizers::TokenizerOption;
 use docs::visit_settings;
 
@@ -121,6 +122,28 @@ pub struct StoreSettings {
     /// crash of the program but may lose the last moments before a power loss.
     #[config(env = "TREERING_STORE_SYNC", default = "full")]
     pub sync: SyncSetting,
+
+    /// The server that keeps the store instead of the home folder: `neo4j://HOST:PORT/DATABASE`,
+    /// `neo4j+s://` with TLS, or `bolt://` and `bolt+s://` for one member of a cluster (requires a
+    /// build with `--features neo4j`); or `postgres://HOST:PORT/DATABASE` (requires a build with
+    /// `--features postgres`). The user and the password are never part of it: they come
+    /// from the environment variables `TREERING_STORE_USER` and `TREERING_STORE_PASSWORD`, or from
+    /// `store.credentials`. Settings, tokens and the files of agents stay in the home folder.
+    #[config(env = "TREERING_STORE_URL", default = "", validate = is_store_url)]
+    pub url: String,
+
+    /// The file with the user and the password of the server, in one line `USER:PASSWORD`;
+    /// relative to the home folder. Only you may be able to read it.
+    #[config(env = "TREERING_STORE_CREDENTIALS", default = "")]
+    pub credentials: PathBuf,
+}
+
+impl StoreSettings {
+    /// Where the store is.
+    pub fn options(&self) -> Result<StoreOptions, Invalid> {
+        let credentials = Some(&self.credentials).filter(|path| !path.as_os_str().is_empty());
+        Ok(StoreOptions { url: StoreUrl::new(&self.url)?, credentials: credentials.cloned() })
+    }
 }
 
 /// Token counting.
@@ -291,6 +314,14 @@ fn is_positive<Number: Default + PartialOrd>(number: &Number) -> Result<(), Stri
 
 fn is_tokenizer(name: &impl AsRef<str>) -> Result<(), String> {
     name.as_ref().parse::<TokenizerOption>().map(drop)
+}
+
+fn is_store_url(url: &impl AsRef<str>) -> Result<(), String> {
+    match StoreUrl::new(url.as_ref()) {
+        Ok(url) if url.is_server() || url == StoreUrl::default() => Ok(()),
+        Ok(_) => Err("expected the address of a server, like neo4j://127.0.0.1:7687".into()),
+        Err(invalid) => Err(invalid.to_string()),
+    }
 }
 
 fn is_tenant(name: &impl AsRef<str>) -> Result<(), String> {
@@ -593,6 +624,8 @@ mod tests {
         check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
+        check("[store]\nurl = \"mysql://host\"", &[], &["mysql", "neo4j"]);
+        check("[store]\nurl = \"host:7687\"", &[], &["neo4j://127.0.0.1:7687"]);
     }
 
     #[test]
@@ -614,6 +647,19 @@ mod tests {
         let error =
             load(&format!("[providers.openai]\napi_key = {key:?}"), &[]).unwrap_err().to_string();
         assert!(error.contains("api_key") && !error.contains(key), "{error}");
+    }
+
+    #[test]
+    fn a_password_in_the_address_of_the_store_is_refused_and_not_printed() {
+        let url = "neo4j://neo4j:hunter2hunter2@db.example.org";
+        for error in [
+            load(&format!("[store]\nurl = {url:?}"), &[]).unwrap_err(),
+            load("", &[("store.url", url)]).unwrap_err(),
+        ] {
+            let error = error.to_string();
+            assert!(error.contains("TREERING_STORE_PASSWORD"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]
