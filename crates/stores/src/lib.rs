@@ -6,6 +6,7 @@ mod copy;
 pub mod embedded;
 #[cfg(feature = "neo4j")]
 pub mod neo4j;
+mod planning;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod row_codec;

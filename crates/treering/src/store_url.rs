@@ -35,16 +35,19 @@ pub struct StoreUrl(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServerKind {
     Neo4j,
+    Postgres,
 }
 
 impl ServerKind {
-    const SCHEMES: [(&str, Self); 6] = [
+    const SCHEMES: [(&str, Self); 8] = [
         ("neo4j", Self::Neo4j),
         ("neo4j+s", Self::Neo4j),
         ("neo4j+ssc", Self::Neo4j),
         ("bolt", Self::Neo4j),
         ("bolt+s", Self::Neo4j),
         ("bolt+ssc", Self::Neo4j),
+        ("postgres", Self::Postgres),
+        ("postgresql", Self::Postgres),
     ];
 }
 
@@ -101,10 +104,22 @@ pub fn open_store(home: &Path, sync: Sync, options: &StoreOptions) -> Result<Arc
         }
         #[cfg(not(feature = "neo4j"))]
         Some(ServerKind::Neo4j) => Err(without_feature(url, "neo4j").into()),
+        #[cfg(feature = "postgres")]
+        Some(ServerKind::Postgres) => {
+            let (user, password) = match &options.credentials {
+                Some(_) => credentials(home, options).map(|(user, it)| (Some(user), Some(it)))?,
+                None => (variable(USER_VARIABLE), variable(PASSWORD_VARIABLE)),
+            };
+            let url = url.0.clone();
+            let options = treering_stores::PostgresOptions { url, user, password };
+            Ok(Arc::new(treering_stores::PostgresStore::open(&options)?))
+        }
+        #[cfg(not(feature = "postgres"))]
+        Some(ServerKind::Postgres) => Err(without_feature(url, "postgres").into()),
     }
 }
 
-#[cfg(not(feature = "neo4j"))]
+#[cfg(not(all(feature = "neo4j", feature = "postgres")))]
 fn without_feature(url: &StoreUrl, feature: &str) -> Invalid {
     Invalid::new(
         format!("store address {url}"),
@@ -112,10 +127,15 @@ fn without_feature(url: &StoreUrl, feature: &str) -> Invalid {
     )
 }
 
+/// The value of an environment variable that is not empty.
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// The user and the password, from the file or from the environment.
-#[cfg(feature = "neo4j")]
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
 fn credentials(home: &Path, options: &StoreOptions) -> Result<(String, String)> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let Some(file) = &options.credentials else {
         return match (variable(USER_VARIABLE), variable(PASSWORD_VARIABLE)) {
             (Some(user), Some(password)) => Ok((user, password)),
@@ -140,7 +160,7 @@ fn credentials(home: &Path, options: &StoreOptions) -> Result<(String, String)> 
 }
 
 /// Refuses a file with a password that other users can read.
-#[cfg(all(unix, feature = "neo4j"))]
+#[cfg(all(unix, any(feature = "neo4j", feature = "postgres")))]
 fn check_private(path: &Path) -> std::result::Result<(), &'static str> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
@@ -150,7 +170,7 @@ fn check_private(path: &Path) -> std::result::Result<(), &'static str> {
     }
 }
 
-#[cfg(all(not(unix), feature = "neo4j"))]
+#[cfg(all(not(unix), any(feature = "neo4j", feature = "postgres")))]
 fn check_private(_: &Path) -> std::result::Result<(), &'static str> {
     Ok(())
 }
@@ -167,13 +187,13 @@ mod tests {
         }
         let error = StoreUrl::new("mysql://host/db").unwrap_err().to_string();
         assert!(error.contains("neo4j"), "{error}");
-        for text in ["", "/srv/memory", "neo4j://host", "bolt+s://host/db"] {
+        for text in ["", "/srv/memory", "neo4j://host", "bolt+s://host/db", "postgres://host/db"] {
             let url = StoreUrl::new(text).unwrap();
             assert_eq!(url.is_server(), text.contains("://"));
         }
     }
 
-    #[cfg(all(unix, feature = "neo4j"))]
+    #[cfg(all(unix, any(feature = "neo4j", feature = "postgres")))]
     #[test]
     fn credentials_come_from_a_private_file() {
         use std::os::unix::fs::PermissionsExt as _;

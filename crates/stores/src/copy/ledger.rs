@@ -20,8 +20,7 @@ impl TenantCopy<'_> {
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         let source = self.source()?;
         for_each_conversation(&*source, |it| {
-            (first, last) =
-                (first.min(day_of(it.started_at)), last.max(day_of(it.last_activity)));
+            (first, last) = (first.min(day_of(it.started_at)), last.max(day_of(it.last_activity)));
             let filter = SpendFilter { conversation: Some(it.id), day: None };
             if !source.ledger().spent(&filter)?.is_empty() {
                 owners.push(it.id);

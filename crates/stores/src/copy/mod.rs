@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 
 use treering_core::ports::{
-    Change, ChangeFilter, ConversationFilter, ConversationQuery, Cursor, JobEventFilter, Maintenance,
-    StoreResult,
+    Change, ChangeFilter, ConversationFilter, ConversationQuery, Cursor, JobEventFilter,
+    Maintenance, StoreResult,
 };
 use treering_core::{
     AuditRecord, CommitScope, Conversation, ConversationKey, Invalid, Reader, Store, StoreError,

@@ -2,8 +2,6 @@
 //! lock of the tenant, compares the versions that the plan saw, and writes. If they differ, the
 //! plan runs again; after two failures, and for the other scopes, under the lock.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +18,7 @@ use super::read::{CONVERSATION, GraphView, PlannedState, TenantState, conversati
 use super::values::{BoltRow, Read};
 use super::write::{CommitBase, statements};
 use super::{Neo4jStore, back_off, schema};
+use crate::planning::plan_writes;
 
 /// How often a commit is repeated after a refusal that had no effect.
 const ATTEMPTS: u32 = 12;
@@ -139,7 +138,7 @@ impl Neo4jStore {
         let (versions, state) = self.read_before(&mut connection, key)?;
         let known = state.conversation.1.clone();
         let view = GraphView::new(self, connection, &key.tenant).knowing(state);
-        let writes = run_plan(scope, plan, &view)?;
+        let writes = plan_writes(plan, &view, scope)?;
         if writes.is_empty() {
             return Ok(false);
         }
@@ -168,7 +167,7 @@ impl Neo4jStore {
         let mut connection = self.pool.take().map_err(Abort::Repeat)?;
         let locked = self.begin(&mut connection, scope, &[])?;
         let view = GraphView::new(self, connection, scope.tenant()).in_transaction();
-        let writes = run_plan(scope, plan, &view)?;
+        let writes = plan_writes(plan, &view, scope)?;
         let mut connection = view.into_connection();
         if writes.is_empty() {
             return Ok(false);
@@ -275,8 +274,7 @@ impl Neo4jStore {
             "MATCH (c:ConversationSession) WHERE c.tenant = $tenant AND c.sessionId IN $sessions
             RETURN [c.sessionId, c.version]",
         );
-        let statement =
-            statement.with("tenant", tenant.as_str()).with("sessions", ids.to_vec());
+        let statement = statement.with("tenant", tenant.as_str()).with("sessions", ids.to_vec());
         let rows = connection.run(&statement).map_err(|error| self.abort(error))?;
         let found = versions(rows.into_iter().flatten().collect());
         Ok(found.map_err(|error| unreadable(self.address(), error))?)
@@ -348,25 +346,6 @@ fn versions(pairs: Vec<super::BoltValue>) -> Read<Vec<(ConversationId, i64)>> {
         _ => super::values::unreadable("a version without its conversation"),
     };
     pairs.into_iter().map(decode).collect()
-}
-
-/// Runs a plan and checks its writes against its scope.
-fn run_plan(scope: &CommitScope, plan: &mut CommitPlan, view: &GraphView<'_>) -> StoreResult<Vec<Write>> {
-    let planned = catch_unwind(AssertUnwindSafe(|| plan(view)));
-    let writes = planned.unwrap_or_else(|panic| Err(panicked(&*panic)))?;
-    match writes.iter().find(|write| !scope.permits(write)) {
-        None => Ok(writes),
-        Some(write) => {
-            let reason = format!("it is outside the scope of the commit: {scope:?}");
-            Err(Invalid::new(format!("write {write:?}"), reason).into())
-        }
-    }
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> StoreError {
-    let reason = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Invalid::new("commit", format!("its plan panicked: {reason}")).into()
 }
 
 /// The conversations that writes change.

@@ -2,7 +2,7 @@
 
 use treering_core::StoreError;
 
-use super::bolt::{Neo4jAddress, BoltError};
+use super::bolt::{BoltError, Neo4jAddress};
 use super::values::Unreadable;
 
 /// Converts an error of the store at an address.

@@ -101,7 +101,8 @@ impl Neo4jStore {
 
     /// The constraints and indexes that are missing or do not work.
     fn index_problems(&self) -> StoreResult<Vec<String>> {
-        let rows = self.query(&Statement::new("SHOW INDEXES YIELD name, state RETURN name, state"))?;
+        let rows =
+            self.query(&Statement::new("SHOW INDEXES YIELD name, state RETURN name, state"))?;
         let decode = |row| {
             let mut row = BoltRow::new(row);
             Ok((row.take::<String>()?, row.take::<String>()?))

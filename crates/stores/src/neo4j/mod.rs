@@ -20,14 +20,10 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::Duration;
 
-use treering_core::ports::{
-    CommitPlan, Cursor, JobFilter, Maintenance, Revision, StoreResult,
-};
-use treering_core::{
-    BatchSizes, CommitScope, Job, Reader, Store, StoreError, TenantId, Timestamp,
-};
+use treering_core::ports::{CommitPlan, Cursor, JobFilter, Maintenance, Revision, StoreResult};
+use treering_core::{BatchSizes, CommitScope, Job, Reader, Store, StoreError, TenantId, Timestamp};
 
-pub use bolt::{Neo4jAddress, BoltError, BoltValue};
+pub use bolt::{BoltError, BoltValue, Neo4jAddress};
 use bolt::{Rows, Statement};
 use error::{explain, is_read_only, unreadable};
 use pool::{MAX_IDLE, Pool, Pooled};
@@ -68,8 +64,13 @@ impl Neo4jStore {
     /// writes is opened for reading.
     pub fn open(address: Neo4jAddress, credentials: Neo4jCredentials) -> StoreResult<Self> {
         let pool = Pool::new(address, credentials);
-        let mut store =
-            Self { pool, watch: RemoteWatch::default(), salt: Vec::new(), indexed_dims: AtomicUsize::new(0), read_only: None };
+        let mut store = Self {
+            pool,
+            watch: RemoteWatch::default(),
+            salt: Vec::new(),
+            indexed_dims: AtomicUsize::new(0),
+            read_only: None,
+        };
         let mut connection = store.take()?;
         check_server(connection.server()).map_err(|error| store.remote(error.0, error.1))?;
         let opened = schema::open(&mut connection);
@@ -246,4 +247,3 @@ impl Store for Neo4jStore {
         MAX_IDLE
     }
 }
-

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Neo4jCredentials;
-use super::bolt::{Neo4jAddress, BoltError, Connection};
+use super::bolt::{BoltError, Connection, Neo4jAddress};
 
 /// Maximum number of idle connections.
 pub(super) const MAX_IDLE: usize = 16;
@@ -28,7 +28,9 @@ impl Pool {
     pub(super) fn take(&self) -> Result<Pooled<'_>, BoltError> {
         let idle = self.idle().pop();
         match idle {
-            Some(connection) => Ok(Pooled { pool: self, connection: Some(connection), is_new: false }),
+            Some(connection) => {
+                Ok(Pooled { pool: self, connection: Some(connection), is_new: false })
+            }
             None => self.open(),
         }
     }
@@ -69,7 +71,9 @@ impl Deref for Pooled<'_> {
 
 impl DerefMut for Pooled<'_> {
     fn deref_mut(&mut self) -> &mut Connection {
-        let Some(connection) = &mut self.connection else { unreachable!("taken only when dropped") };
+        let Some(connection) = &mut self.connection else {
+            unreachable!("taken only when dropped")
+        };
         connection
     }
 }

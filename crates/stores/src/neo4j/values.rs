@@ -217,9 +217,9 @@ impl FromValue for bool {
 impl FromValue for Timestamp {
     fn from_value(value: BoltValue) -> Read<Self> {
         match value {
-            BoltValue::DateTime(seconds, nanos) => {
-                Ok(Self::from_micros(seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)))
-            }
+            BoltValue::DateTime(seconds, nanos) => Ok(Self::from_micros(
+                seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000),
+            )),
             other => unreadable(format!("{} is not a time", shown(&other))),
         }
     }

@@ -125,7 +125,8 @@ pub struct StoreSettings {
 
     /// The server that keeps the store instead of the home folder: `neo4j://HOST:PORT/DATABASE`,
     /// `neo4j+s://` with TLS, or `bolt://` and `bolt+s://` for one member of a cluster (requires a
-    /// build with `--features neo4j`). The user and the password are never part of it: they come
+    /// build with `--features neo4j`); or `postgres://HOST:PORT/DATABASE` (requires a build with
+    /// `--features postgres`). The user and the password are never part of it: they come
     /// from the environment variables `TREERING_STORE_USER` and `TREERING_STORE_PASSWORD`, or from
     /// `store.credentials`. Settings, tokens and the files of agents stay in the home folder.
     #[config(env = "TREERING_STORE_URL", default = "", validate = is_store_url)]

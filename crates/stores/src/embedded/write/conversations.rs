@@ -34,7 +34,8 @@ const UPSERT: &str = "INSERT INTO conversations (tenant, id, title, participants
 
 impl Commit<'_> {
     pub(super) fn put_conversation(&mut self, it: &Conversation) -> Result<()> {
-        let (participants, threads) = (json_text(&it.participants)?, stored_json(encode_threads(&it.threads))?);
+        let (participants, threads) =
+            (json_text(&it.participants)?, stored_json(encode_threads(&it.threads))?);
         let (policy, growth) = (json_text(&it.policy)?, json_text(&it.tree_state)?);
         let params = params![
             self.tenant,

@@ -55,7 +55,8 @@ impl FromStr for Neo4jAddress {
         // A refused address may contain a password, so no error quotes more than its scheme.
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let invalid = |reason: &str| {
-            let example = "expected an address like neo4j://127.0.0.1:7687 or neo4j+s://HOST/DATABASE";
+            let example =
+                "expected an address like neo4j://127.0.0.1:7687 or neo4j+s://HOST/DATABASE";
             Invalid::new(format!("store address {scheme}://…"), format!("{reason}; {example}"))
         };
         let (routing, is_encrypted) = match scheme {
@@ -64,19 +65,24 @@ impl FromStr for Neo4jAddress {
             "bolt" => (Routing::Direct, false),
             "bolt+s" => (Routing::Direct, true),
             "neo4j+ssc" | "bolt+ssc" => {
-                return Err(invalid("a certificate that nobody signed protects nothing; give the \
-                    server one of an authority, or tunnel the connection"));
+                return Err(invalid(
+                    "a certificate that nobody signed protects nothing; give the \
+                    server one of an authority, or tunnel the connection",
+                ));
             }
             _ => return Err(invalid("unknown scheme")),
         };
         if rest.contains('@') {
-            return Err(invalid("it has a user or password, which belong in the environment or a file"));
+            return Err(invalid(
+                "it has a user or password, which belong in the environment or a file",
+            ));
         }
         if rest.contains(['?', '#']) {
             return Err(invalid("parameters are not supported"));
         }
         let (server, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, port) = host_and_port(server).ok_or_else(|| invalid("it names no host and port"))?;
+        let (host, port) =
+            host_and_port(server).ok_or_else(|| invalid("it names no host and port"))?;
         if database.contains('/') {
             return Err(invalid("the name of a database has no slash"));
         }
@@ -92,7 +98,8 @@ impl fmt::Display for Neo4jAddress {
             Routing::Writer => "neo4j",
         };
         let secure = if self.is_encrypted { "+s" } else { "" };
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         write!(f, "{scheme}{secure}://{host}:{}", self.port)?;
         self.database.as_ref().map_or(Ok(()), |database| write!(f, "/{database}"))
     }
@@ -116,8 +123,14 @@ mod tests {
     #[test]
     fn other_addresses_are_refused_without_quoting_them() {
         for text in [
-            "http://host", "host:7687", "neo4j://", "neo4j://host:port", "bolt://host/a/b",
-            "bolt+ssc://host", "neo4j://neo4j:secret@host", "neo4j://host?password=secret",
+            "http://host",
+            "host:7687",
+            "neo4j://",
+            "neo4j://host:port",
+            "bolt://host/a/b",
+            "bolt+ssc://host",
+            "neo4j://neo4j:secret@host",
+            "neo4j://host?password=secret",
         ] {
             let error = text.parse::<Neo4jAddress>().unwrap_err().to_string();
             assert!(!error.contains("secret") && error.contains("neo4j://127"), "{error}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::address::Routing;
 use super::packstream::{decode_message, encode_structure};
 use super::stream::Stream;
-use super::{Neo4jAddress, BoltError, Result, BoltValue};
+use super::{BoltError, BoltValue, Neo4jAddress, Result};
 
 /// How long the server keeps a transaction whose client is gone without a word.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -53,7 +53,6 @@ impl Statement {
         self.params.push((name.to_owned(), value.into()));
         self
     }
-
 }
 
 /// The answer to one request.
@@ -74,7 +73,11 @@ pub(in crate::neo4j) struct Connection {
 
 impl Connection {
     /// Connects and authenticates. With a `neo4j` address, to the server that writes the database.
-    pub(in crate::neo4j) fn open(address: &Neo4jAddress, user: &str, password: &str) -> Result<Self> {
+    pub(in crate::neo4j) fn open(
+        address: &Neo4jAddress,
+        user: &str,
+        password: &str,
+    ) -> Result<Self> {
         let mut connection = Self::open_direct(address, user, password)?;
         if address.routing == Routing::Direct {
             return Ok(connection);
@@ -88,12 +91,18 @@ impl Connection {
     fn open_direct(address: &Neo4jAddress, user: &str, password: &str) -> Result<Self> {
         let stream = BufReader::with_capacity(1 << 16, Stream::connect(address)?);
         let database = address.database.clone();
-        let mut connection =
-            Self { stream, database, server: String::new(), is_broken: false, in_transaction: false };
+        let mut connection = Self {
+            stream,
+            database,
+            server: String::new(),
+            is_broken: false,
+            in_transaction: false,
+        };
         connection.shake_hands()?;
         let product = concat!("treering/", env!("CARGO_PKG_VERSION"));
         let agent = BoltValue::Map(vec![entry("product", product)]);
-        let hello = BoltValue::Map(vec![entry("user_agent", product), ("bolt_agent".into(), agent)]);
+        let hello =
+            BoltValue::Map(vec![entry("user_agent", product), ("bolt_agent".into(), agent)]);
         let credentials = [("scheme", "basic"), ("principal", user), ("credentials", password)];
         let logon = BoltValue::Map(credentials.map(|(key, value)| entry(key, value)).into());
         let answers = connection.exchange(&[(HELLO, vec![hello]), (LOGON, vec![logon])])?;
@@ -105,7 +114,10 @@ impl Connection {
 
     fn shake_hands(&mut self) -> Result<()> {
         let stream = self.stream.get_mut();
-        stream.write_all(&HANDSHAKE).and_then(|()| stream.flush()).map_err(|error| broken(&error))?;
+        stream
+            .write_all(&HANDSHAKE)
+            .and_then(|()| stream.flush())
+            .map_err(|error| broken(&error))?;
         let mut version = [0; 4];
         self.stream.read_exact(&mut version).map_err(|_| BoltError::Version)?;
         match version {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::{Neo4jAddress, BoltError, Result};
+use super::{BoltError, Neo4jAddress, Result};
 
 /// Maximum time to connect, and for each answer until the user is known.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

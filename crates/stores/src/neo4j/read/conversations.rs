@@ -113,9 +113,11 @@ fn conditions(filter: &ConversationFilter) -> String {
     conditions.extend(filter.kind.map(|_| "c.kind = $kind".to_owned()));
     conditions.extend((!filter.states.is_empty()).then(|| "c.state IN $states".to_owned()));
     conditions.extend(filter.cwd.as_ref().map(|_| below("cwd", "cwd")));
-    conditions.extend(filter.project.as_ref().map(|_| {
-        format!("({} OR {})", below("cwd", "project"), below("projectPath", "project"))
-    }));
+    conditions.extend(
+        filter.project.as_ref().map(|_| {
+            format!("({} OR {})", below("cwd", "project"), below("projectPath", "project"))
+        }),
+    );
     conditions.extend(
         (!filter.labels.is_empty()).then(|| "all(l IN $labels WHERE l IN c.labels)".to_owned()),
     );

@@ -44,7 +44,10 @@ pub(in crate::neo4j) fn has_due_jobs(tenant: &TenantId, now: Timestamp) -> State
 }
 
 /// Asks for the next tenant with a due job.
-pub(in crate::neo4j) fn tenant_with_due_jobs(after: Option<&TenantId>, now: Timestamp) -> Statement {
+pub(in crate::neo4j) fn tenant_with_due_jobs(
+    after: Option<&TenantId>,
+    now: Timestamp,
+) -> Statement {
     let query = format!(
         "MATCH (t:TreeringTenant) WHERE t.name > $after
             AND EXISTS {{ MATCH (j:TreeringJob) WHERE j.tenant = t.name AND {IS_DUE} }}

@@ -17,7 +17,8 @@ pub(super) const MESSAGE: &str = "m.idx, m.turnIndex, m.turns, m.thread, m.role,
     m.parts, m.timestamp, m.externalId, m.forgotten, m.editedAt, m.correctedAt, m.correction, m.chars,
     m.tokens, m.hash";
 
-pub(super) const TOOL_CALL: &str = "t.turnIndex, t.thread, t.order, t.before, t.toolName, t.toolArgs,
+pub(super) const TOOL_CALL: &str =
+    "t.turnIndex, t.thread, t.order, t.before, t.toolName, t.toolArgs,
     t.toolResult, t.success, t.durationMs, t.timestamp, t.externalId";
 
 impl GraphView<'_> {
@@ -121,17 +122,16 @@ impl GraphView<'_> {
         }
         let mut found: HashMap<usize, StoredItem> = HashMap::new();
         let items = |items: Vec<BoltValue>, pattern: &str, columns: &str| {
-            let query = format!(
-                "UNWIND $items AS item MATCH ({pattern}) RETURN item.number, {columns}"
-            );
+            let query =
+                format!("UNWIND $items AS item MATCH ({pattern}) RETURN item.number, {columns}");
             self.run(self.of_tenant(&query).with("items", items))
         };
         if !messages.is_empty() {
-            let pattern = "m:TreeringMessage {tenant: $tenant, sessionId: item.session, idx: item.idx}";
+            let pattern =
+                "m:TreeringMessage {tenant: $tenant, sessionId: item.session, idx: item.idx}";
             let rows = items(messages, pattern, MESSAGE)?;
-            let decode = |row: &mut BoltRow| {
-                Ok((row.take()?, StoredItem::Message(Box::new(message(row)?))))
-            };
+            let decode =
+                |row: &mut BoltRow| Ok((row.take()?, StoredItem::Message(Box::new(message(row)?))));
             found.extend(self.decoded(rows, decode)?);
         }
         if !calls.is_empty() {

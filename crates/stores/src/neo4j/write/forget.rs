@@ -60,7 +60,8 @@ impl StatementBuilder<'_> {
             REMOVE j.error";
         self.run(id, jobs, []);
         // A summary by the fallback says why after a semicolon.
-        let events = "MATCH (e:TreeringJobEvent) WHERE e.tenant = $tenant AND e.sessionId = $session
+        let events =
+            "MATCH (e:TreeringJobEvent) WHERE e.tenant = $tenant AND e.sessionId = $session
             SET e.text = CASE WHEN e.kind IN $quoting THEN ''
                 WHEN e.kind = $released THEN split(e.text, ';')[0] ELSE e.text END";
         let quoting: Vec<&str> = QUOTING.map(JobEventKind::as_str).into();
@@ -101,7 +102,8 @@ impl StatementBuilder<'_> {
     }
 
     pub(super) fn remove_tombstones(&mut self, record: &str) {
-        let query = "MATCH (d:TreeringTombstone) WHERE d.tenant = $tenant AND d.audit = $id DELETE d";
+        let query =
+            "MATCH (d:TreeringTombstone) WHERE d.tenant = $tenant AND d.audit = $id DELETE d";
         let statement = self.statement(query).with("id", record);
         self.statements.push(statement);
     }

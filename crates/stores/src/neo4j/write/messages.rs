@@ -9,8 +9,7 @@ use super::additions::recalled;
 use crate::neo4j::bolt::BoltValue;
 use crate::neo4j::values::map;
 
-const MESSAGE: &str =
-    "MATCH (m:TreeringMessage {tenant: $tenant, sessionId: $session, idx: $idx})";
+const MESSAGE: &str = "MATCH (m:TreeringMessage {tenant: $tenant, sessionId: $session, idx: $idx})";
 const TOOL_CALL: &str =
     "MATCH (t:ToolCall {tenant: $tenant, sessionId: $session, turnIndex: $turn, order: $order})";
 
@@ -58,7 +57,11 @@ impl StatementBuilder<'_> {
             ("correction", body.correction.as_ref().and_then(|it| it.text.as_deref()).into()),
             ("recalled", recalled(message)),
         ]);
-        self.run(id, format!("{MESSAGE} SET m += $properties"), [idx(), ("properties", properties)]);
+        self.run(
+            id,
+            format!("{MESSAGE} SET m += $properties"),
+            [idx(), ("properties", properties)],
+        );
         self.refresh_turns(id, &[message.idx]);
         self.audit_revision += 1;
     }

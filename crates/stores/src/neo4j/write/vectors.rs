@@ -60,7 +60,8 @@ impl StatementBuilder<'_> {
     }
 
     pub(super) fn drop_vectors(&mut self, model: &str) {
-        let query = "MATCH (v:TreeringVector) WHERE v.tenant = $tenant AND v.model = $model DELETE v";
+        let query =
+            "MATCH (v:TreeringVector) WHERE v.tenant = $tenant AND v.model = $model DELETE v";
         let statement = self.statement(query).with("model", model);
         self.statements.push(statement);
     }

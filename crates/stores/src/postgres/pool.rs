@@ -1,0 +1,163 @@
+//! A bounded pool of connections. A broken connection is dropped, and the next call opens a new one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use super::connection::Connection;
+use super::error::{Failure, Outcome};
+use super::options::Target;
+
+/// Maximum time to wait for a free connection.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+pub(super) struct Pool {
+    target: Target,
+    runtime: Handle,
+    state: Mutex<PoolState>,
+    released: Condvar,
+    opened: AtomicU64,
+    broken: AtomicU64,
+}
+
+#[derive(Default)]
+struct PoolState {
+    idle: Vec<Connection>,
+    /// Connections that exist, idle or not.
+    size: usize,
+}
+
+/// The state of the pool at one moment, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolUsage {
+    /// Maximum number of connections.
+    pub limit: usize,
+    /// Connections that are open.
+    pub open: usize,
+    /// Connections that serve no call.
+    pub idle: usize,
+    /// Connections opened since the store was.
+    pub opened: u64,
+    /// Connections that were dropped because they broke.
+    pub broken: u64,
+}
+
+impl Pool {
+    pub(super) fn new(target: Target, runtime: Handle) -> Self {
+        Self {
+            target,
+            runtime,
+            state: Mutex::default(),
+            released: Condvar::new(),
+            opened: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) fn usage(&self) -> PoolUsage {
+        let state = self.lock();
+        PoolUsage {
+            limit: self.target.pool,
+            open: state.size,
+            idle: state.idle.len(),
+            opened: self.opened.load(Ordering::Relaxed),
+            broken: self.broken.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes an idle connection, or opens one.
+    pub(super) fn take(&self) -> Outcome<Pooled<'_>> {
+        let started = Instant::now();
+        let mut state = self.lock();
+        loop {
+            if let Some(connection) = state.idle.pop() {
+                if connection.is_closed() {
+                    self.broken.fetch_add(1, Ordering::Relaxed);
+                    state.size -= 1;
+                    continue;
+                }
+                return Ok(Pooled { pool: self, connection: Some(connection), is_broken: false });
+            }
+            if state.size < self.target.pool {
+                state.size += 1;
+                drop(state);
+                return self.open();
+            }
+            let left = MAX_WAIT.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(Failure::PoolExhausted(MAX_WAIT));
+            }
+            let waited = self.released.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Opens a connection beside the pool.
+    pub(super) fn connect(&self) -> Outcome<Connection> {
+        Connection::open(&self.target, &self.runtime)
+    }
+
+    fn open(&self) -> Outcome<Pooled<'_>> {
+        // Gives its place back if connecting fails.
+        let mut place = Pooled { pool: self, connection: None, is_broken: false };
+        let mut connection = self.connect()?;
+        connection.read_offset()?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        place.connection = Some(connection);
+        Ok(place)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection of the pool. Returns to it when dropped.
+pub(super) struct Pooled<'a> {
+    pool: &'a Pool,
+    /// `None` only while it is opened or dropped.
+    connection: Option<Connection>,
+    is_broken: bool,
+}
+
+impl Pooled<'_> {
+    /// Runs a call, and drops the connection afterwards if it broke.
+    pub(super) fn with<T>(
+        &mut self,
+        call: impl FnOnce(&mut Connection) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let Some(connection) = &mut self.connection else {
+            unreachable!("taken only when dropped")
+        };
+        let called = call(connection);
+        self.is_broken |= called.as_ref().is_err_and(Failure::is_disconnect);
+        called
+    }
+
+    /// Drops the connection instead of returning it: its transaction has to end.
+    pub(super) const fn discard(&mut self) {
+        self.is_broken = true;
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        let connection = self.connection.take();
+        let mut state = self.pool.lock();
+        match connection.filter(|connection| !self.is_broken && !connection.is_closed()) {
+            Some(connection) => state.idle.push(connection),
+            None => {
+                self.pool.broken.fetch_add(1, Ordering::Relaxed);
+                state.size -= 1;
+            }
+        }
+        drop(state);
+        self.pool.released.notify_one();
+    }
+}

@@ -1,0 +1,324 @@
+//! Reads one tenant's data: on any connection of the pool, or on the connection of a commit that is being planned. Nothing
+//! here writes.
+
+mod audit;
+mod conversations;
+mod feed;
+mod jobs;
+mod ledger;
+mod messages;
+mod tree;
+
+pub(super) use audit::own_salt;
+pub(super) use feed::cursors;
+pub(super) use jobs::{DUE, JOB, due_values, job, job_query};
+
+use std::cell::{Cell, RefCell};
+
+use tokio_postgres::Row;
+use treering_core::ports::{
+    Audit, ChangeFilter, Changes, ConversationFilter, ConversationQuery, Cursor, ExistingItem,
+    ItemRef, JobEventFilter, JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span,
+    StoreResult, StoredItem,
+};
+use treering_core::{
+    CommitScope, ContentHash, Conversation, ConversationId, ConversationTotals, ExternalId, Job,
+    JobEvent, Message, MessageIdx, MessageVersion, Node, NodeId, Reader, TenantId, ToolCall, Turn,
+    TurnNo, VectorIndex,
+};
+
+use super::PostgresStore;
+use super::connection::{Access, Connection, FirstRow, Grouping, Query};
+use super::error::Outcome;
+use super::value::{Columns, Decoded, Value, values};
+
+/// The versions of the tenant and of the conversation that a plan saw; -1 for a missing row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Versions {
+    tenant: i64,
+    conversation: i64,
+}
+
+impl Versions {
+    /// The parameter of `begin_commit`.
+    pub(super) fn value(self) -> Value {
+        Value::Integers(vec![self.tenant, self.conversation])
+    }
+}
+
+/// Reads one tenant's data.
+pub(super) struct TenantReader<'a> {
+    store: &'a PostgresStore,
+    access: Access,
+    tenant: TenantId,
+    source: Source<'a>,
+}
+
+/// Where the statements run.
+enum Source<'a> {
+    /// On any connection of the pool.
+    Pool,
+    /// On the connection of a commit that is planned without locks. The versions are read before anything else.
+    Verified {
+        connection: RefCell<&'a mut Connection>,
+        conversation: Value,
+        versions: Cell<Option<Versions>>,
+        reads: Cell<u32>,
+    },
+    /// On the connection of a commit that holds its locks.
+    Locked(RefCell<&'a mut Connection>),
+}
+
+impl<'a> TenantReader<'a> {
+    pub(super) fn new(store: &'a PostgresStore, tenant: &TenantId) -> Self {
+        Self::with_source(store, tenant, Source::Pool)
+    }
+
+    pub(super) fn verified(
+        store: &'a PostgresStore,
+        connection: &'a mut Connection,
+        scope: &CommitScope,
+    ) -> Self {
+        let conversation = match scope {
+            CommitScope::Conversation(key) => Value::from(key.id),
+            CommitScope::Tenant(_) | CommitScope::Provider(..) => Value::Null,
+        };
+        let connection = RefCell::new(connection);
+        let (versions, reads) = (Cell::new(None), Cell::new(0));
+        let source = Source::Verified { connection, conversation, versions, reads };
+        Self::with_source(store, scope.tenant(), source)
+    }
+
+    pub(super) fn locked(
+        store: &'a PostgresStore,
+        connection: &'a mut Connection,
+        tenant: &TenantId,
+    ) -> Self {
+        Self::with_source(store, tenant, Source::Locked(RefCell::new(connection)))
+    }
+
+    fn with_source(store: &'a PostgresStore, tenant: &TenantId, source: Source<'a>) -> Self {
+        Self { store, access: Access::Tenant(tenant.clone()), tenant: tenant.clone(), source }
+    }
+
+    /// The versions that the plan saw; `None` if it read nothing.
+    pub(super) fn versions(&self) -> Option<Versions> {
+        match &self.source {
+            Source::Verified { versions, .. } => versions.get(),
+            Source::Pool | Source::Locked(_) => None,
+        }
+    }
+
+    /// Whether the versions have changed since the first read. One read is always of one moment.
+    pub(super) fn has_changed(&self) -> Outcome<bool> {
+        let Source::Verified { connection, conversation, versions, reads } = &self.source else {
+            return Ok(false);
+        };
+        let Some(seen) = versions.get().filter(|_| reads.get() > 1) else { return Ok(false) };
+        let query = self.versions_query(conversation);
+        let rows = connection.borrow_mut().run(&self.access, &[query], Grouping::None)?;
+        Ok(decode_versions(&rows)? != seen)
+    }
+
+    fn versions_query(&self, conversation: &Value) -> Query {
+        let sql = "SELECT coalesce((SELECT version FROM tenants WHERE tenant = $1), -1),
+            coalesce((SELECT version FROM conversations WHERE tenant = $1 AND id = $2), -1)";
+        Query::new(sql, vec![self.tenant_value(), conversation.clone()])
+    }
+
+    fn tenant_value(&self) -> Value {
+        self.tenant.as_str().into()
+    }
+
+    /// Runs statements that read one snapshot.
+    fn rows_of(&self, queries: &[Query]) -> Outcome<Vec<Vec<Row>>> {
+        let snapshot = if queries.len() > 1 { Grouping::Snapshot } else { Grouping::None };
+        match &self.source {
+            Source::Pool => self.store.read(&self.access, queries, snapshot),
+            Source::Locked(connection) => {
+                connection.borrow_mut().run(&self.access, queries, Grouping::None)
+            }
+            Source::Verified { connection, conversation, versions, reads } => {
+                reads.set(reads.get() + 1);
+                if versions.get().is_some() {
+                    return connection.borrow_mut().run(&self.access, queries, snapshot);
+                }
+                let mut flight = vec![self.versions_query(conversation)];
+                flight.extend(queries.iter().cloned());
+                let mut rows =
+                    connection.borrow_mut().run(&self.access, &flight, Grouping::Snapshot)?;
+                versions.set(Some(decode_versions(&rows)?));
+                rows.remove(0);
+                Ok(rows)
+            }
+        }
+    }
+
+    fn query_all<T>(&self, query: Query, read: impl Fn(&Row) -> Decoded<T>) -> StoreResult<Vec<T>> {
+        let rows = self.rows_of(&[query]).and_then(|rows| decode(rows.into_iter().next(), read));
+        rows.map_err(|failure| self.store.explain(failure))
+    }
+
+    fn query_one<T>(
+        &self,
+        query: Query,
+        read: impl Fn(&Row) -> Decoded<T>,
+    ) -> StoreResult<Option<T>> {
+        Ok(self.query_all(query, read)?.into_iter().next())
+    }
+
+    /// Runs statements that read one snapshot, and decodes their rows.
+    fn query_each<const N: usize>(&self, queries: [Query; N]) -> StoreResult<[Vec<Row>; N]> {
+        let rows = self.rows_of(&queries).map_err(|failure| self.store.explain(failure))?;
+        let mut rows = rows.into_iter();
+        Ok(std::array::from_fn(|_| rows.next().unwrap_or_default()))
+    }
+
+    fn decoded<T>(&self, rows: Vec<Row>, read: impl Fn(&Row) -> Decoded<T>) -> StoreResult<Vec<T>> {
+        decode(Some(rows), read).map_err(|failure| self.store.explain(failure))
+    }
+}
+
+fn decode<T>(rows: Option<Vec<Row>>, read: impl Fn(&Row) -> Decoded<T>) -> Outcome<Vec<T>> {
+    let rows = rows.unwrap_or_default();
+    rows.iter().map(|row| read(row).map_err(Into::into)).collect()
+}
+
+fn decode_versions(rows: &Vec<Vec<Row>>) -> Outcome<Versions> {
+    let Some(row) = rows.concat_first() else {
+        return Ok(Versions { tenant: -1, conversation: -1 });
+    };
+    Ok(Versions { tenant: row.long(0)?, conversation: row.long(1)? })
+}
+
+/// A number of rows, where the largest one means all.
+fn limit(rows: usize) -> Value {
+    rows.into()
+}
+
+fn end(until: Option<u32>) -> i64 {
+    until.map_or(i64::MAX, i64::from)
+}
+
+impl Reader for TenantReader<'_> {
+    fn conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>> {
+        self.read_conversations(query)
+    }
+
+    fn conversation_ids(&self, filter: &ConversationFilter) -> StoreResult<Vec<ConversationId>> {
+        self.read_conversation_ids(filter)
+    }
+
+    fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
+        self.read_turns(id, span)
+    }
+
+    fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
+        self.read_messages(id, span)
+    }
+
+    fn message_tokens(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<u64> {
+        self.read_message_tokens(id, span)
+    }
+
+    fn versions(
+        &self,
+        id: ConversationId,
+        span: Span<MessageIdx>,
+    ) -> StoreResult<Vec<(MessageIdx, MessageVersion)>> {
+        self.read_versions(id, span)
+    }
+
+    fn tool_calls(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {
+        self.read_tool_calls(id, span)
+    }
+
+    fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<StoredItem>>> {
+        self.read_items(refs)
+    }
+
+    fn existing(
+        &self,
+        id: ConversationId,
+        ids: &[&ExternalId],
+    ) -> StoreResult<Vec<Option<ExistingItem>>> {
+        self.read_existing(id, ids)
+    }
+
+    fn owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>> {
+        self.read_owners(ids)
+    }
+
+    fn nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
+        self.read_nodes(id, filter)
+    }
+
+    fn node_versions(
+        &self,
+        id: ConversationId,
+        filter: &NodeFilter,
+    ) -> StoreResult<Vec<NodeVersion>> {
+        self.read_node_versions(id, filter)
+    }
+
+    fn nodes_by_id_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<(ConversationId, NodeId)>> {
+        self.read_nodes_by_id(prefix, limit)
+    }
+
+    fn jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>> {
+        self.read_jobs(filter)
+    }
+
+    fn job_events(&self, filter: &JobEventFilter) -> StoreResult<Vec<JobEvent>> {
+        self.read_job_events(filter)
+    }
+
+    fn changes(
+        &self,
+        after: &Cursor,
+        filter: &ChangeFilter<'_>,
+        limit: usize,
+    ) -> StoreResult<Changes> {
+        self.read_changes(after, filter, limit)
+    }
+
+    fn history(&self, at: &Cursor) -> StoreResult<Option<ContentHash>> {
+        self.read_history(at)
+    }
+
+    fn node_count(&self) -> StoreResult<u32> {
+        let query = Query::new(
+            "SELECT count(*) FROM nodes WHERE tenant = $1",
+            values![self.tenant.as_str()],
+        );
+        Ok(self.query_one(query, |row| row.number(0))?.unwrap_or(0))
+    }
+
+    fn vector_index(&self) -> StoreResult<Option<VectorIndex>> {
+        self.read_vector_index()
+    }
+
+    fn vectors(&self, model: &str, of: &[ContentHash]) -> StoreResult<Vec<Option<Vec<f32>>>> {
+        self.read_vectors(model, of)
+    }
+
+    fn totals(&self) -> StoreResult<(u32, ConversationTotals)> {
+        self.read_totals()
+    }
+
+    fn level_totals(&self, conversation: Option<ConversationId>) -> StoreResult<Vec<LevelTotals>> {
+        self.read_level_totals(conversation)
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn audit(&self) -> &dyn Audit {
+        self
+    }
+}
