@@ -134,7 +134,7 @@ impl Neo4jStore {
         scope: &CommitScope,
         plan: &mut CommitPlan,
     ) -> Attempt<bool> {
-        let mut connection = self.pool.take().map_err(Abort::Repeat)?;
+        let mut connection = self.pool.take().map_err(|error| self.abort(error))?;
         let (versions, state) = self.read_before(&mut connection, key)?;
         let known = state.conversation.1.clone();
         let view = GraphView::new(self, connection, &key.tenant).knowing(state);
@@ -164,7 +164,7 @@ impl Neo4jStore {
         plan: &mut CommitPlan,
         is_exclusive: bool,
     ) -> Attempt<bool> {
-        let mut connection = self.pool.take().map_err(Abort::Repeat)?;
+        let mut connection = self.pool.take().map_err(|error| self.abort(error))?;
         let locked = self.begin(&mut connection, scope, &[])?;
         let view = GraphView::new(self, connection, scope.tenant()).in_transaction();
         let writes = plan_writes(plan, &view, scope)?;
@@ -198,7 +198,7 @@ impl Neo4jStore {
         let statement = statement.with("tenant", key.tenant.as_str()).with("session", key.id);
         let rows = match connection.run(&statement) {
             Err(BoltError::Broken(_)) if !connection.is_new => {
-                *connection = self.pool.reopen().map_err(Abort::Repeat)?;
+                *connection = self.pool.reopen().map_err(|error| self.abort(error))?;
                 connection.run(&statement)
             }
             result => result,
@@ -250,7 +250,7 @@ impl Neo4jStore {
             .with("sessions", sessions);
         let rows = match connection.begin(&statement) {
             Err(BoltError::Broken(_)) if !connection.is_new => {
-                *connection = self.pool.reopen().map_err(Abort::Repeat)?;
+                *connection = self.pool.reopen().map_err(|error| self.abort(error))?;
                 connection.begin(&statement)
             }
             result => result,
@@ -326,7 +326,7 @@ impl Neo4jStore {
 
     fn abort(&self, error: BoltError) -> Abort {
         match &error {
-            BoltError::Broken(_) => Abort::Repeat(error),
+            BoltError::Broken(_) | BoltError::Unreachable(_) => Abort::Repeat(error),
             refused if refused.is_transient() => Abort::Repeat(error),
             refused if refused.code().starts_with("Neo.ClientError.Cluster.") => {
                 Abort::Repeat(error)
