@@ -86,7 +86,7 @@ pub use treering_stores::{BackupContents, CopyReport, EmbeddedStore, Sync};
 pub struct Options {
     /// The durability of an acknowledged turn.
     pub sync: Sync,
-    /// Where the store is.
+    /// The place of the store.
     pub store: StoreOptions,
     /// The tokenizer that counts tokens.
     pub tokenizer: TokenizerOption,

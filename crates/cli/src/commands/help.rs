@@ -18,6 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "stats",
             "doctor",
             "verify",
+            "copy",
             "backup",
             "restore",
             "export",
