@@ -14,7 +14,10 @@ use treering_core::{
 use super::bolt::{BoltConnection, BoltError, Cypher};
 use super::error::{explain, unreadable};
 use super::pool::PooledBolt;
-use super::read::{CONVERSATION, GraphView, PlannedState, TenantState, conversation, vector_index};
+use super::read::{
+    CONVERSATION, GraphView, PlannedState, TenantState, conversation, few_jobs, few_jobs_query,
+    vector_index,
+};
 use super::values::{BoltRow, Read};
 use super::write::{CommitBase, statements};
 use super::{Neo4jStore, back_off, schema};
@@ -194,7 +197,8 @@ impl Neo4jStore {
             RETURN x.exclusive, x.auditRevision,
                 EXISTS {{ MATCH (d:TreeringTombstone) WHERE d.tenant = $tenant
                     AND d.hash IS NOT NULL }},
-                x.vectorModel, x.nextVectorModel, x.nextVectorSeq, c.version, {CONVERSATION}"
+                x.vectorModel, x.nextVectorModel, x.nextVectorSeq, c.version, {}, {CONVERSATION}",
+            few_jobs_query()
         ));
         let statement = statement.with("tenant", key.tenant.as_str()).with("session", key.id);
         let rows = match connection.run(&statement) {
@@ -212,10 +216,11 @@ impl Neo4jStore {
             let tenant =
                 TenantState { revision: revision.unwrap_or(0), has_tombstones, vector_index };
             let version: Option<i64> = row.take()?;
+            let jobs = few_jobs(row.take()?)?;
             let found = version.map(|_| conversation(&mut row)).transpose()?;
             let versions =
                 PlanVersions { conversation: version, exclusive: exclusive.unwrap_or_default() };
-            Ok((versions, PlannedState { conversation: (key.id, found), tenant }))
+            Ok((versions, PlannedState { conversation: (key.id, found), tenant, jobs }))
         };
         Ok(decode(BoltRow::new(row)).map_err(|error| unreadable(self.address(), error))?)
     }

@@ -508,10 +508,7 @@ mod tests {
         assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
         let origins: Vec<_> =
             loaded.effective.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
-        assert_eq!(
-            origins[..3],
-            [("tenant", "b"), ("store.sync", "normal"), ("store.url", "")]
-        );
+        assert_eq!(origins[..3], [("tenant", "b"), ("store.sync", "normal"), ("store.url", "")]);
         assert_eq!(loaded.effective[0].origin, Origin::Flag);
         assert!(matches!(loaded.effective[1].origin, Origin::File(_)));
         assert_eq!(loaded.effective[2].origin, Origin::Default);

@@ -35,12 +35,16 @@ use super::{Neo4jStore, bolt::BoltError};
 pub(super) use audit::{from_hex, to_hex};
 pub(super) use conversations::{CONVERSATION, conversation, kind_name};
 pub(super) use feed::{cursor, sequence_number, vector_index};
-pub(super) use jobs::{KINDS, STATES, has_due_jobs, tenant_with_due_jobs};
+pub(super) use jobs::{
+    KINDS, STATES, few_jobs, few_jobs_query, has_due_jobs, tenant_with_due_jobs,
+};
 
 /// The state that a commit read before its plan ran.
 pub(super) struct PlannedState {
     pub(super) conversation: (ConversationId, Option<Conversation>),
     pub(super) tenant: TenantState,
+    /// The jobs of the conversation; `None` if there are too many.
+    pub(super) jobs: Option<Vec<Job>>,
 }
 
 /// The state of a tenant that most plans ask for.
