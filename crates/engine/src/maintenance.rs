@@ -12,6 +12,12 @@ impl Engine {
         self.store().maintenance().failure().map(Error::from)
     }
 
+    /// The connections to the server of the store; `None` without a server.
+    #[must_use]
+    pub fn connections(&self) -> Option<ConnectionUsage> {
+        self.store().maintenance().connections()
+    }
+
     /// Warnings about data that may be missing after damage, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {

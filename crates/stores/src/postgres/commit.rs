@@ -62,6 +62,7 @@ pub(super) fn commit(
             continue;
         }
         attempts += 1;
+        store.pool.count_conflict();
         if !(failure.is_conflict() || failure.is_stale_plan()) || attempts >= MAX_ATTEMPTS {
             return Err(store.explain(failure));
         }

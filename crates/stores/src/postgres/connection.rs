@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use treering_core::TenantId;
 
 use super::error::{Failure, Outcome};
 use super::options::Target;
+use super::pool::Counters;
 use super::value::{Columns, Value};
 
 /// Maximum time to wait for a lock of the server.
@@ -87,6 +89,7 @@ pub(super) struct Connection {
     seq_offset: i64,
     /// The answers that arrived before the last flight failed.
     partial: Vec<Vec<Row>>,
+    counters: Arc<Counters>,
 }
 
 /// Sends one message of a flight and waits for its answer.
@@ -95,7 +98,11 @@ type Exchange<'a> =
 
 impl Connection {
     /// Connects, with the tables of the store in the search path.
-    pub(super) fn open(target: &Target, runtime: &Handle) -> Outcome<Self> {
+    pub(super) fn open(
+        target: &Target,
+        runtime: &Handle,
+        counters: Arc<Counters>,
+    ) -> Outcome<Self> {
         let (config, tls, handle) = (target.config.clone(), target.tls.clone(), runtime.clone());
         let setup = format!("{TIMEOUTS}; SET search_path = {}, public", target.schema);
         let connecting = runtime.spawn(async move {
@@ -113,7 +120,7 @@ impl Connection {
             statements: HashMap::new(),
             access: None,
             seq_offset: 0,
-            partial: Vec::new(),
+            partial: Vec::new(), counters,
         })
     }
 
@@ -235,7 +242,13 @@ impl Connection {
         flight.extend(
             after.map(|sql| -> Exchange<'_> { Box::pin(simple(&self.client, sql.into())) }),
         );
-        let Some(answers) = wait(Flight::new(flight), ANSWER_TIMEOUT) else {
+        let (started, statements) = (Instant::now(), queries.len() as u64);
+        let answered = wait(Flight::new(flight), ANSWER_TIMEOUT);
+        self.counters.statements.fetch_add(statements, Ordering::Relaxed);
+        self.counters.round_trips.fetch_add(1, Ordering::Relaxed);
+        let waited = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.counters.waited_micros.fetch_add(waited, Ordering::Relaxed);
+        let Some(answers) = answered else {
             return Err(Failure::TimedOut(ANSWER_TIMEOUT));
         };
         let mut rows = Vec::with_capacity(answers.len());

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use treering_core::ports::{Description, Maintenance, ScrubReport, StoreResult};
+use treering_core::ports::{
+    ConnectionUsage, Cursor, Description, Maintenance, ScrubReport, StoreResult,
+};
 use treering_core::{StoreError, TenantId};
 
 use super::connection::{Access, FirstRow, Grouping, Query};
 use super::error::Outcome;
 use super::value::{Columns, Unreadable};
-use super::{PostgresStore, backup, check, migrate};
+use super::{PostgresStore, backup, check, migrate, tenants};
 
 /// The tables with content, which a scrub cleans.
 const CONTENT: &str =
@@ -46,6 +48,18 @@ impl Maintenance for PostgresStore {
             rows.concat().iter().map(tenant).collect()
         });
         rows.map_err(|failure| self.explain(failure))
+    }
+
+    fn add_tenant(&self, tenant: &TenantId) -> StoreResult<()> {
+        tenants::add(self, tenant).map_err(|failure| self.explain(failure))
+    }
+
+    fn remove_tenant(&self, tenant: &TenantId, only_at: Option<&Cursor>) -> StoreResult<bool> {
+        tenants::remove(self, tenant, only_at)
+    }
+
+    fn connections(&self) -> Option<ConnectionUsage> {
+        Some(self.pool.usage())
     }
 
     fn check(&self) -> StoreResult<Vec<String>> {

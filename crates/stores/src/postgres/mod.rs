@@ -18,6 +18,7 @@ mod notify;
 mod options;
 mod pool;
 mod read;
+mod tenants;
 mod value;
 mod write;
 
@@ -34,7 +35,6 @@ use error::{Failure, Outcome};
 use notify::Notifier;
 pub use options::PostgresOptions;
 use pool::Pool;
-pub use pool::PoolUsage;
 use read::TenantReader;
 
 /// Maximum time to wait for the connection that listens for commits.
@@ -73,12 +73,6 @@ impl PostgresStore {
         let notifier = Notifier::start(pool.target(), runtime.handle());
         notifier.wait_for_listener(LISTENER_TIMEOUT);
         Ok(Self { pool, notifier, runtime: Some(runtime) })
-    }
-
-    /// The connections of the pool, for metrics.
-    #[must_use]
-    pub fn pool_usage(&self) -> PoolUsage {
-        self.pool.usage()
     }
 
     fn location(&self) -> &str {

@@ -1,10 +1,11 @@
 //! A bounded pool of connections. A broken connection is dropped, and the next call opens a new one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use treering_core::ports::ConnectionUsage;
 
 use super::connection::Connection;
 use super::error::{Failure, Outcome};
@@ -18,8 +19,17 @@ pub(super) struct Pool {
     runtime: Handle,
     state: Mutex<PoolState>,
     released: Condvar,
-    opened: AtomicU64,
     broken: AtomicU64,
+    counters: Arc<Counters>,
+}
+
+/// What the connections of a pool did.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) statements: AtomicU64,
+    pub(super) round_trips: AtomicU64,
+    pub(super) waited_micros: AtomicU64,
+    pub(super) conflicts: AtomicU64,
 }
 
 #[derive(Default)]
@@ -29,21 +39,6 @@ struct PoolState {
     size: usize,
 }
 
-/// The state of the pool at one moment, for metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PoolUsage {
-    /// Maximum number of connections.
-    pub limit: usize,
-    /// Connections that are open.
-    pub open: usize,
-    /// Connections that serve no call.
-    pub idle: usize,
-    /// Connections opened since the store was.
-    pub opened: u64,
-    /// Connections that were dropped because they broke.
-    pub broken: u64,
-}
-
 impl Pool {
     pub(super) fn new(target: Target, runtime: Handle) -> Self {
         Self {
@@ -51,8 +46,8 @@ impl Pool {
             runtime,
             state: Mutex::default(),
             released: Condvar::new(),
-            opened: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            counters: Arc::default(),
         }
     }
 
@@ -60,15 +55,23 @@ impl Pool {
         &self.target
     }
 
-    pub(super) fn usage(&self) -> PoolUsage {
+    pub(super) fn usage(&self) -> ConnectionUsage {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let state = self.lock();
-        PoolUsage {
+        ConnectionUsage {
             limit: self.target.pool,
             open: state.size,
             idle: state.idle.len(),
-            opened: self.opened.load(Ordering::Relaxed),
-            broken: self.broken.load(Ordering::Relaxed),
+            broken: count(&self.broken),
+            statements: count(&self.counters.statements),
+            round_trips: count(&self.counters.round_trips),
+            waited_micros: count(&self.counters.waited_micros),
+            conflicts: count(&self.counters.conflicts),
         }
+    }
+
+    pub(super) fn count_conflict(&self) {
+        self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes an idle connection, or opens one.
@@ -100,7 +103,7 @@ impl Pool {
 
     /// Opens a connection beside the pool.
     pub(super) fn connect(&self) -> Outcome<Connection> {
-        Connection::open(&self.target, &self.runtime)
+        Connection::open(&self.target, &self.runtime, Arc::clone(&self.counters))
     }
 
     fn open(&self) -> Outcome<Pooled<'_>> {
@@ -108,7 +111,6 @@ impl Pool {
         let mut place = Pooled { pool: self, connection: None, is_broken: false };
         let mut connection = self.connect()?;
         connection.read_offset()?;
-        self.opened.fetch_add(1, Ordering::Relaxed);
         place.connection = Some(connection);
         Ok(place)
     }

@@ -138,7 +138,8 @@ fn broken_connections_are_replaced() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    assert!(store.pool_usage().broken > 3, "{:?}", store.pool_usage());
+    let usage = store.maintenance().connections().unwrap();
+    assert!(usage.broken > 3, "{usage:?}");
     check(&store, &answers);
     println!("{} acknowledged, {} failed", answers.acknowledged.len(), answers.failed.len());
 }

@@ -46,7 +46,7 @@ const NEXT_AND_BUSY: &str = "SELECT ((pg_snapshot_xmax(pg_current_snapshot())::t
         AND classid::bigint = ($1::bigint >> 32) & 4294967295 AND objid::bigint = $1 & 4294967295)";
 
 /// The newest sequence number of a tenant, below a bound.
-fn newest(bound: &str) -> String {
+pub(in crate::postgres) fn newest(bound: &str) -> String {
     let of = |table: &&str| {
         format!("(SELECT max(seq) FROM {table} WHERE tenant = $1 AND seq < {bound})")
     };
@@ -261,7 +261,7 @@ fn cursor(seq: i64) -> Cursor {
 }
 
 /// The sequence number behind a cursor of this store.
-fn sequence_number(cursor: &Cursor) -> Result<i64, Invalid> {
+pub(in crate::postgres) fn sequence_number(cursor: &Cursor) -> Result<i64, Invalid> {
     if *cursor == Cursor::start() {
         return Ok(0);
     }

@@ -10,7 +10,7 @@ mod messages;
 mod tree;
 
 pub(super) use audit::own_salt;
-pub(super) use feed::cursors;
+pub(super) use feed::{cursors, newest, sequence_number};
 pub(super) use jobs::{DUE, JOB, due_values, job, job_query};
 
 use std::cell::{Cell, RefCell};
