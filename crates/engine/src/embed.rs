@@ -9,9 +9,9 @@ use treering_core::ports::{
     Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Span, StoreResult,
 };
 use treering_core::{
-    ContentHash, ContentVectors, ConversationId, ConversationKey, Embedder, Job, JobEvent,
-    JobEventKind, JobKind, Node, NodeId, ProviderError, Reader, RetryAdvice, Timestamp, TurnNo,
-    VectorIndex, Write, embedding_text,
+    ContentHash, ContentVectors, ConversationId, ConversationKey, EmbeddedItem, Embedder, Job,
+    JobEvent, JobEventKind, JobKind, Node, NodeId, ProviderError, Reader, RetryAdvice, Timestamp,
+    TurnNo, VectorIndex, Write, embedding_text,
 };
 
 use crate::engine::Engine;
@@ -38,6 +38,17 @@ impl Default for EmbedTextOptions {
     }
 }
 
+/// Which texts of a turn its job embeds.
+#[derive(Debug, Clone, Copy)]
+struct TurnTextSelection {
+    max_chars: usize,
+    /// The text of the whole turn.
+    turns: bool,
+    /// Each message and tool call. The vectors of an instant model are computed when they are
+    /// needed.
+    items: bool,
+}
+
 /// A text to embed, with the content hash that keys its vector.
 pub(crate) type TextToEmbed = (ContentHash, String);
 
@@ -45,13 +56,26 @@ impl Engine {
     /// The active index, if its vectors are stored.
     fn kept_index(&self, reader: &dyn Reader) -> StoreResult<Option<VectorIndex>> {
         let index = self.active_vector_index(reader)?;
-        let instant = self.embedder_named(&index.model).is_some_and(Embedder::is_instant);
-        Ok((!instant).then_some(index))
+        let computed = self.embedder_named(&index.model).is_some_and(|it| self.computes(it));
+        Ok((!computed).then_some(index))
+    }
+
+    /// Whether the vectors of a model are computed when they are needed, and not stored.
+    fn computes(&self, embedder: &dyn Embedder) -> bool {
+        embedder.is_instant() && !self.store().keeps_embeddings()
+    }
+
+    /// The texts that the job of a turn embeds.
+    fn turn_text_selection(&self, model: &str) -> TurnTextSelection {
+        let EmbedTextOptions { max_chars, turns } = self.embed_text_options();
+        let instant = self.embedder_named(model).is_some_and(Embedder::is_instant);
+        let turns = turns || self.store().keeps_embeddings();
+        TurnTextSelection { max_chars, turns, items: !instant }
     }
 
     /// Whether the tenant is empty and the configured embedder's vectors will be stored.
     fn begins_with_kept_vectors(&self, reader: &dyn Reader) -> StoreResult<bool> {
-        Ok(!self.embedder().is_instant()
+        Ok(!self.computes(self.embedder())
             && reader.vector_index()?.is_none()
             && reader.totals()?.0 == 0)
     }
@@ -138,7 +162,7 @@ fn texts(
     reader: &dyn Reader,
     key: &ConversationKey,
     kind: &JobKind,
-    options: EmbedTextOptions,
+    options: TurnTextSelection,
 ) -> StoreResult<Vec<TextToEmbed>> {
     let texts: Vec<String> = match kind {
         JobKind::EmbedTurn(turn) => {
@@ -148,9 +172,11 @@ fn texts(
                 // Before the answer the text of the turn is not final.
                 let turn_text =
                     (options.turns && turn.turn.answered).then(|| turn.embedding_text());
-                let messages = turn.messages.iter();
-                texts.extend(messages.map(|message| message.recalled_text().into_owned()));
-                texts.extend(turn.tool_calls.iter().map(embedded_call_text));
+                if options.items {
+                    let messages = turn.messages.iter();
+                    texts.extend(messages.map(|message| message.recalled_text().into_owned()));
+                    texts.extend(turn.tool_calls.iter().map(embedded_call_text));
+                }
                 texts.extend(turn_text);
             }
             texts
@@ -258,7 +284,8 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let mut texts_of_all = Vec::new();
     for job in jobs {
         let key = engine.key(job.conversation);
-        texts_of_all.extend(texts(&*reader, &key, &job.kind, engine.embed_text_options())?);
+        let selection = engine.turn_text_selection(&index.model);
+        texts_of_all.extend(texts(&*reader, &key, &job.kind, selection)?);
     }
     let missing = without_vectors(&*reader, &index.model, texts_of_all)?;
     drop(reader);
@@ -314,7 +341,15 @@ fn finish(
                 continue;
             };
             if let Some((model, _)) = &embedded {
-                let now_wanted = texts(reader, &key, &job.kind, owner.embed_text_options())?;
+                let selection = owner.turn_text_selection(model);
+                let now_wanted = texts(reader, &key, &job.kind, selection)?;
+                if owner.store().keeps_embeddings() {
+                    let whole = TurnTextSelection { items: false, ..selection };
+                    let of_item = embedding_of(&job.kind, &texts(reader, &key, &job.kind, whole)?);
+                    writes.extend(
+                        of_item.map(|item| Write::SetEmbeddings(key.id, model.clone(), vec![item])),
+                    );
+                }
                 let missing = without_vectors(reader, model, now_wanted)?;
                 if missing.iter().any(|(hash, _)| !new_hashes.contains(hash)) {
                     stored.release(now);
@@ -330,6 +365,16 @@ fn finish(
         }
         Ok((writes, outcomes))
     })
+}
+
+/// The embedding of the item of a job: the vector of its whole text.
+fn embedding_of(kind: &JobKind, texts: &[TextToEmbed]) -> Option<(EmbeddedItem, ContentHash)> {
+    let item = match kind {
+        JobKind::EmbedTurn(turn) => EmbeddedItem::Turn(*turn),
+        JobKind::EmbedNode(level, ordinal, _) => EmbeddedItem::Node(*level, *ordinal),
+        JobKind::Summarize(_) | JobKind::PlanProject => return None,
+    };
+    texts.last().map(|(hash, _)| (item, *hash))
 }
 
 fn released(job: &Job, now: Timestamp, note: &str) -> JobEvent {
@@ -367,7 +412,7 @@ pub(crate) fn missing_jobs(
         |kind: &JobKind| identity(kind).is_some_and(|identity| planned.contains(&identity));
     let mut gaps = Vec::new();
     for kind in kinds.filter(|kind| !is_planned(kind)) {
-        let texts = texts(reader, &key, &kind, engine.embed_text_options())?;
+        let texts = texts(reader, &key, &kind, engine.turn_text_selection(&index.model))?;
         if !without_vectors(reader, &index.model, texts)?.is_empty() {
             gaps.push(kind);
         }

@@ -131,6 +131,13 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Whether the store keeps an embedding with each turn and node, for programs that query it
+    /// themselves. Then [`Write::SetEmbeddings`] follows an append, even for a model whose vectors
+    /// are not stored otherwise.
+    fn keeps_embeddings(&self) -> bool {
+        false
+    }
+
     /// Check, repair, backup and description of the store.
     fn maintenance(&self) -> &dyn Maintenance;
 

@@ -7,6 +7,8 @@ use treering_core::{ConversationId, Timestamp, Write};
 use super::{TenantCopy, for_each_conversation};
 
 const DAY_MICROS: i64 = 86_400_000_000;
+/// How far from the conversations a call is looked for, in days.
+const MAX_DAYS: i64 = 4000;
 
 impl TenantCopy<'_> {
     /// Charges the target with the difference, so that a continued copy charges nothing twice.
@@ -26,19 +28,34 @@ impl TenantCopy<'_> {
             Ok(())
         })?;
         drop(source);
-        // A call may be made long after the last message.
-        for day in first.min(last)..=last.saturating_add(400) {
-            self.spend_of_day(day, &owners)?;
+        // A call may be made long before or after the messages, so the days are searched from the
+        // middle outwards until the sum is complete.
+        let mut rest = self.source()?.ledger().spent(&SpendFilter::default())?;
+        let middle = if first <= last { first.midpoint(last) } else { 0 };
+        for distance in 0..=MAX_DAYS {
+            let days = [middle - distance, middle + distance];
+            for day in &days[usize::from(distance == 0)..] {
+                if rest.iter().all(|(_, spent)| *spent == SpendAmount::default()) {
+                    return Ok(());
+                }
+                subtract(&mut rest, &self.spend_of_day(*day, &owners)?);
+            }
         }
         Ok(())
     }
 
-    fn spend_of_day(&mut self, day: i64, owners: &[ConversationId]) -> StoreResult<()> {
+    /// Copies what is missing of one day, and returns what the source spent on it.
+    fn spend_of_day(
+        &mut self,
+        day: i64,
+        owners: &[ConversationId],
+    ) -> StoreResult<Vec<(String, SpendAmount)>> {
         let of_day = SpendFilter { conversation: None, day: Some(day) };
-        let mut rest = self.source()?.ledger().spent(&of_day)?;
+        let of_source = self.source()?.ledger().spent(&of_day)?;
+        let mut rest = of_source.clone();
         let mut rest_of_target = self.target()?.ledger().spent(&of_day)?;
         if rest == rest_of_target {
-            return Ok(());
+            return Ok(of_source);
         }
         let mut writes = Vec::new();
         for id in owners {
@@ -50,7 +67,8 @@ impl TenantCopy<'_> {
             writes.extend(charges(day, Some(*id), &spent, &copied));
         }
         writes.extend(charges(day, None, &rest, &rest_of_target));
-        self.commit(writes)
+        self.commit(writes)?;
+        Ok(of_source)
     }
 }
 

@@ -2,8 +2,7 @@
 //! lock of the tenant, compares the versions that the plan saw, and writes. If they differ, the
 //! plan runs again; after two failures, and for the other scopes, under the lock.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::ports::{CommitPlan, JobFilter, StoreResult};
@@ -18,7 +17,8 @@ use super::pool::Pooled;
 use super::read::{CONVERSATION, GraphView, PlannedState, TenantState, conversation, vector_index};
 use super::values::{BoltRow, Read};
 use super::write::{CommitBase, statements};
-use super::{Neo4jStore, back_off};
+use super::{Neo4jStore, back_off, schema};
+use crate::planning::plan_writes;
 
 /// How often a commit is repeated after a refusal that had no effect.
 const ATTEMPTS: u32 = 12;
@@ -138,7 +138,7 @@ impl Neo4jStore {
         let (versions, state) = self.read_before(&mut connection, key)?;
         let known = state.conversation.1.clone();
         let view = GraphView::new(self, connection, &key.tenant).knowing(state);
-        let writes = run_plan(scope, plan, &view)?;
+        let writes = plan_writes(plan, &view, scope)?;
         if writes.is_empty() {
             return Ok(false);
         }
@@ -167,7 +167,7 @@ impl Neo4jStore {
         let mut connection = self.pool.take().map_err(Abort::Repeat)?;
         let locked = self.begin(&mut connection, scope, &[])?;
         let view = GraphView::new(self, connection, scope.tenant()).in_transaction();
-        let writes = run_plan(scope, plan, &view)?;
+        let writes = plan_writes(plan, &view, scope)?;
         let mut connection = view.into_connection();
         if writes.is_empty() {
             return Ok(false);
@@ -303,7 +303,25 @@ impl Neo4jStore {
                  or repeat it with external ids",
             )),
             error => self.abort(error),
-        })
+        })?;
+        self.index_embeddings(connection, writes);
+        Ok(())
+    }
+
+    /// Creates the vector indexes for the dimensions of embeddings that were just stored. The
+    /// embeddings are found without an index too, so a failure is left to the next attempt.
+    fn index_embeddings(&self, connection: &mut Connection, writes: &[Write]) {
+        let has_embeddings = writes.iter().any(|it| matches!(it, Write::SetEmbeddings(..)));
+        let dims = writes.iter().find_map(|write| match write {
+            Write::PutVectors(_, vectors) => vectors.first().map(|(_, vector)| vector.len()),
+            _ => None,
+        });
+        let Some(dims) = dims.filter(|_| has_embeddings) else { return };
+        if self.indexed_dims.load(Ordering::Relaxed) != dims
+            && schema::create_vector_indexes(connection, dims).is_ok()
+        {
+            self.indexed_dims.store(dims, Ordering::Relaxed);
+        }
     }
 
     fn abort(&self, error: BoltError) -> Abort {
@@ -328,29 +346,6 @@ fn versions(pairs: Vec<super::BoltValue>) -> Read<Vec<(ConversationId, i64)>> {
         _ => super::values::unreadable("a version without its conversation"),
     };
     pairs.into_iter().map(decode).collect()
-}
-
-/// Runs a plan and checks its writes against its scope.
-fn run_plan(
-    scope: &CommitScope,
-    plan: &mut CommitPlan,
-    view: &GraphView<'_>,
-) -> StoreResult<Vec<Write>> {
-    let planned = catch_unwind(AssertUnwindSafe(|| plan(view)));
-    let writes = planned.unwrap_or_else(|panic| Err(panicked(&*panic)))?;
-    match writes.iter().find(|write| !scope.permits(write)) {
-        None => Ok(writes),
-        Some(write) => {
-            let reason = format!("it is outside the scope of the commit: {scope:?}");
-            Err(Invalid::new(format!("write {write:?}"), reason).into())
-        }
-    }
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> StoreError {
-    let reason = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Invalid::new("commit", format!("its plan panicked: {reason}")).into()
 }
 
 /// The conversations that writes change.

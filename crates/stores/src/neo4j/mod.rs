@@ -16,6 +16,7 @@ mod watch;
 mod write;
 
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub struct Neo4jStore {
     watch: RemoteWatch,
     /// The salt of the store's own tombstones.
     salt: Vec<u8>,
+    /// The number of dimensions of the vector indexes that exist; 0 until one was needed.
+    indexed_dims: AtomicUsize,
     /// Why the store refuses writes, if it does.
     read_only: Option<StoreError>,
 }
@@ -61,8 +64,13 @@ impl Neo4jStore {
     /// writes is opened for reading.
     pub fn open(address: Neo4jAddress, credentials: Neo4jCredentials) -> StoreResult<Self> {
         let pool = Pool::new(address, credentials);
-        let mut store =
-            Self { pool, watch: RemoteWatch::default(), salt: Vec::new(), read_only: None };
+        let mut store = Self {
+            pool,
+            watch: RemoteWatch::default(),
+            salt: Vec::new(),
+            indexed_dims: AtomicUsize::new(0),
+            read_only: None,
+        };
         let mut connection = store.take()?;
         check_server(connection.server()).map_err(|error| store.remote(error.0, error.1))?;
         let opened = schema::open(&mut connection);
@@ -225,6 +233,10 @@ impl Store for Neo4jStore {
 
     fn wake(&self) {
         self.watch.notify();
+    }
+
+    fn keeps_embeddings(&self) -> bool {
+        true
     }
 
     fn maintenance(&self) -> &dyn Maintenance {

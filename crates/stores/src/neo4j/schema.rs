@@ -94,6 +94,9 @@ pub(super) fn find(connection: &mut Connection) -> Result<Option<FoundStore>, Bo
 /// Finds the store, and creates it with its schema if the database has none.
 pub(super) fn open(connection: &mut Connection) -> Result<FoundStore, BoltError> {
     if let Some(found) = find(connection)? {
+        // Taking a lock shows whether the database may be written.
+        let query = "MATCH (s:TreeringStore {name: 'treering'}) SET s:TreeringStore";
+        connection.run(&Statement::new(query))?;
         return Ok(found);
     }
     create_indexes(connection)?;
@@ -113,6 +116,21 @@ pub(super) fn create_indexes(connection: &mut Connection) -> Result<(), BoltErro
         connection.run(&Statement::new(*query))?;
     }
     connection.run(&Statement::new("CALL db.awaitIndexes(300)")).map(drop)
+}
+
+/// Creates the vector indexes over turns and summaries for embeddings of this length.
+pub(super) fn create_vector_indexes(
+    connection: &mut Connection,
+    dims: usize,
+) -> Result<(), BoltError> {
+    for (name, label) in [("turn", "ConversationTurn"), ("summary", "ConversationSummary")] {
+        connection.run(&Statement::new(format!(
+            "CREATE VECTOR INDEX {name}_embedding_{dims} IF NOT EXISTS
+            FOR (n:{label}) ON (n.embedding) OPTIONS {{ indexConfig: {{
+                `vector.dimensions`: {dims}, `vector.similarity_function`: 'cosine' }} }}"
+        )))?;
+    }
+    Ok(())
 }
 
 /// The names of the constraints and indexes.

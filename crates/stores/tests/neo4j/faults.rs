@@ -202,13 +202,15 @@ fn a_client_killed_between_statements_leaves_no_half_commit() {
         put(&store, 1);
         put(&store, 2);
         let mut child = client("write");
-        std::thread::sleep(Duration::from_millis(150 + 37 * round));
+        while positions(&store, 2).len() == 1 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(17 * round));
         child.kill().unwrap();
         child.wait().unwrap();
         // Waits for the lock, so that the last transaction has ended.
         commit(&store, vec![Write::PutConversation(conversation(3))]).unwrap();
         let (pairs, singles) = (positions(&store, 1), positions(&store, 2));
-        assert!(singles.len() > 1, "it wrote nothing");
         assert_eq!(pairs.len() - 1, 2 * (singles.len() - 1), "round {round}");
         assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
     }
@@ -245,7 +247,7 @@ fn answering(answer: &'static [u8]) -> String {
         let mut handshake = [0; 20];
         stream.read_exact(&mut handshake).unwrap();
         stream.write_all(answer).unwrap();
-        drop(stream.read(&mut [0; 64]));
+        while !answer.is_empty() && stream.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
     });
     address
 }
@@ -262,7 +264,7 @@ fn servers_that_speak_no_known_version_are_refused() {
 fn an_older_server_is_refused_by_its_version() {
     // The handshake, and successes to the greeting and to the credentials.
     let answer: &[u8] = b"\0\0\x04\x05\
-        \0\x18\xb1\x70\xa1\x86server\x8cNeo4j/5.20.0\0\0\
+        \0\x17\xb1\x70\xa1\x86server\x8cNeo4j/5.20.0\0\0\
         \0\x03\xb1\x70\xa0\0\0";
     let address = answering(answer).parse().unwrap();
     refused(Neo4jStore::open(address, credentials()), &["5.20.0", "5.26", "upgrade"]);

@@ -100,6 +100,7 @@ impl Commit<'_> {
             Write::PutVectors(model, vectors) => self.put_vectors(model, vectors),
             Write::DropVectors(model) => self.drop_vectors(model),
             Write::RemoveVectors(model, contents) => self.remove_vectors(model, contents),
+            Write::SetEmbeddings(..) => Ok(()),
             Write::PutVectorIndex(index) => self.put_vector_index(index),
             Write::AddSpend(charge) => self.add_spend(charge),
         }

@@ -89,7 +89,7 @@ impl Connection {
     }
 
     fn open_direct(address: &Neo4jAddress, user: &str, password: &str) -> Result<Self> {
-        let stream = BufReader::with_capacity(1 << 16, Stream::connect(address, READ_TIMEOUT)?);
+        let stream = BufReader::with_capacity(1 << 16, Stream::connect(address)?);
         let database = address.database.clone();
         let mut connection = Self {
             stream,
@@ -107,6 +107,8 @@ impl Connection {
         let logon = BoltValue::Map(credentials.map(|(key, value)| entry(key, value)).into());
         let answers = connection.exchange(&[(HELLO, vec![hello]), (LOGON, vec![logon])])?;
         connection.server = text_of(&answers[0].metadata, "server");
+        let timeout = connection.stream.get_ref().set_timeout(READ_TIMEOUT);
+        timeout.map_err(|error| broken(&error))?;
         Ok(connection)
     }
 
@@ -239,13 +241,18 @@ impl Connection {
         }
         let Some(error) = refused else { return Ok(answers) };
         self.in_transaction = false;
+        // After some refusals, such as of a password, the server closes the connection.
+        let is_reset = self.reset().unwrap_or(false);
+        self.is_broken |= !is_reset || error.code().starts_with("Neo.ClientError.Cluster.");
+        Err(error)
+    }
+
+    /// Makes the connection usable again after a refusal.
+    fn reset(&mut self) -> Result<bool> {
         let mut reset = Vec::new();
         append_message(RESET, &[], &mut reset);
         self.write(&reset)?;
-        if self.answer()?.is_err() || error.code().starts_with("Neo.ClientError.Cluster.") {
-            self.is_broken = true;
-        }
-        Err(error)
+        Ok(self.answer()?.is_ok())
     }
 
     /// Reads the answer to one request: its rows, or the refusal; `None` in place of it if the

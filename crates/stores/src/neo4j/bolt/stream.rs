@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::{BoltError, Neo4jAddress, Result};
 
-/// Maximum time to connect.
+/// Maximum time to connect, and for each answer until the user is known.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) enum Stream {
@@ -20,15 +20,14 @@ pub(super) enum Stream {
 
 impl Stream {
     /// Connects to the first address of the host that answers.
-    pub(super) fn connect(address: &Neo4jAddress, read_timeout: Duration) -> Result<Self> {
+    pub(super) fn connect(address: &Neo4jAddress) -> Result<Self> {
         let unreachable = |error: &dyn std::fmt::Display| BoltError::Unreachable(error.to_string());
         let resolved = (address.host.as_str(), address.port).to_socket_addrs();
         let mut failure = unreachable(&"the host has no address");
         for socket_address in resolved.map_err(|error| unreachable(&error))? {
             match TcpStream::connect_timeout(&socket_address, CONNECT_TIMEOUT) {
                 Ok(tcp) => {
-                    return Self::over(tcp, address, read_timeout)
-                        .map_err(|error| unreachable(&error));
+                    return Self::over(tcp, address).map_err(|error| unreachable(&error));
                 }
                 Err(error) => failure = unreachable(&error),
             }
@@ -36,10 +35,10 @@ impl Stream {
         Err(failure)
     }
 
-    fn over(tcp: TcpStream, address: &Neo4jAddress, read_timeout: Duration) -> io::Result<Self> {
+    fn over(tcp: TcpStream, address: &Neo4jAddress) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
-        tcp.set_read_timeout(Some(read_timeout))?;
-        tcp.set_write_timeout(Some(read_timeout))?;
+        tcp.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+        tcp.set_write_timeout(Some(CONNECT_TIMEOUT))?;
         if !address.is_encrypted {
             return Ok(Self::Plain(tcp));
         }
@@ -53,6 +52,16 @@ impl Stream {
         let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
         let session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         Ok(Self::Encrypted(Box::new(StreamOwned::new(session, tcp))))
+    }
+
+    /// Sets the maximum time for reading and writing.
+    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Encrypted(stream) => stream.get_ref(),
+        };
+        tcp.set_read_timeout(Some(timeout))?;
+        tcp.set_write_timeout(Some(timeout))
     }
 }
 

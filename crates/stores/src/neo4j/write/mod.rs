@@ -106,6 +106,7 @@ impl StatementBuilder<'_> {
             Write::PutVectors(model, vectors) => self.put_vectors(model, vectors),
             Write::DropVectors(model) => self.drop_vectors(model),
             Write::RemoveVectors(model, contents) => self.remove_vectors(model, contents),
+            Write::SetEmbeddings(id, model, items) => self.set_embeddings(*id, model, items),
             Write::PutVectorIndex(index) => self.put_vector_index(index),
             Write::AddSpend(charge) => self.add_spend(charge),
             Write::AddMessage(..)

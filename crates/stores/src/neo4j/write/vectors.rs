@@ -1,6 +1,6 @@
 //! Writes vectors and the state of the vector index.
 
-use treering_core::{ContentHash, VectorIndex};
+use treering_core::{ContentHash, ConversationId, EmbeddedItem, VectorIndex};
 
 use super::StatementBuilder;
 use crate::neo4j::bolt::BoltValue;
@@ -22,6 +22,41 @@ impl StatementBuilder<'_> {
             ON CREATE SET v.seq = row.seq, v.vector = row.vector";
         let statement = self.statement(query).with("model", model);
         self.statements.push(statement.with("rows", BoltValue::List(rows)));
+    }
+
+    /// The embedding of a turn or node is the stored vector of its text.
+    pub(super) fn set_embeddings(
+        &mut self,
+        id: ConversationId,
+        model: &str,
+        items: &[(EmbeddedItem, ContentHash)],
+    ) {
+        let (mut turns, mut nodes) = (Vec::new(), Vec::new());
+        for (item, hash) in items {
+            let hash = ("hash", (*hash).into());
+            match item {
+                EmbeddedItem::Turn(turn) => turns.push(map([("turn", turn.0.into()), hash])),
+                EmbeddedItem::Node(level, ordinal) => nodes.push(map([
+                    ("level", level.number().into()),
+                    ("ordinal", (*ordinal).into()),
+                    hash,
+                ])),
+            }
+        }
+        let turn = "n:ConversationTurn {tenant: $tenant, sessionId: $session, turnIndex: row.turn}";
+        let node = "n:ConversationSummary {tenant: $tenant, sessionId: $session,
+            level: row.level, ordinal: row.ordinal}";
+        for (pattern, rows) in [(turn, turns), (node, nodes)] {
+            if rows.is_empty() {
+                continue;
+            }
+            let query = format!(
+                "UNWIND $rows AS row MATCH ({pattern})
+                MATCH (v:TreeringVector {{tenant: $tenant, model: $model, hash: row.hash}})
+                SET n.embedding = v.vector, n.embedding_hash = row.hash"
+            );
+            self.run(id, query, [("rows", BoltValue::List(rows)), ("model", model.into())]);
+        }
     }
 
     pub(super) fn drop_vectors(&mut self, model: &str) {

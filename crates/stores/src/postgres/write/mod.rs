@@ -91,6 +91,7 @@ impl CommitWriter {
             Write::PutVectors(model, vectors) => self.put_vectors(model, vectors),
             Write::DropVectors(model) => self.drop_vectors(model),
             Write::RemoveVectors(model, contents) => self.remove_vectors(model, contents),
+            Write::SetEmbeddings(..) => {}
             Write::PutVectorIndex(index) => self.put_vector_index(index),
             Write::AddSpend(charge) => self.add_spend(charge),
         }
