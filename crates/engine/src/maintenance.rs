@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use treering_core::ports::ConnectionUsage;
+
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 

@@ -40,13 +40,20 @@ fn main() {
     let seconds = Duration::from_secs(5);
     let one = throughput(&store, 1, seconds);
     let many = throughput(&store, WRITERS, seconds);
-    println!("1 writer: {one:.0} appends/s; {WRITERS} writers: {many:.0} appends/s; ratio {:.2}", many / one);
+    println!(
+        "1 writer: {one:.0} appends/s; {WRITERS} writers: {many:.0} appends/s; ratio {:.2}",
+        many / one
+    );
     let shared = contended(&store, seconds);
     println!("{WRITERS} writers of one conversation: {shared:.0} appends/s");
 
     let reader = store.reader(&TenantId::default()).unwrap();
     let reads = times(500, || {
-        drop(reader.messages(key(0).id, Span { limit: 50, ..Span::starting(MessageIdx(100), 50) }).unwrap());
+        drop(
+            reader
+                .messages(key(0).id, Span { limit: 50, ..Span::starting(MessageIdx(100), 50) })
+                .unwrap(),
+        );
     });
     println!("50 messages: {}", percentiles(&reads));
     let started = Instant::now();

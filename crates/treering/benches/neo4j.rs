@@ -41,13 +41,24 @@ fn memory(url: &str) -> (Memory, tempfile::TempDir) {
 /// The words of a turn: about 700 bytes each for the question and the answer.
 fn text(number: u32, role: Role) -> String {
     const WORDS: [&str; 12] = [
-        "tide", "gauge", "harbor", "staging", "port", "proxy", "billing", "parser", "migration",
-        "choir", "lighthouse", "deploy",
+        "tide",
+        "gauge",
+        "harbor",
+        "staging",
+        "port",
+        "proxy",
+        "billing",
+        "parser",
+        "migration",
+        "choir",
+        "lighthouse",
+        "deploy",
     ];
     let mut state = u64::from(number) * 2 + u64::from(role == Role::Assistant) + 1;
     let mut words = vec![format!("{role} {number}:")];
     while words.len() < 100 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         words.push(WORDS[(state >> 33) as usize % WORDS.len()].to_owned());
     }
     words.join(" ")

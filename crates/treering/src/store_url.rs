@@ -12,9 +12,9 @@ use treering_stores::{EmbeddedStore, Sync};
 use crate::Result;
 
 /// The environment variables with the user and the password of a server.
-pub const USER_VARIABLE: &str = "TREERING_STORE_USER";
+pub(crate) const USER_VARIABLE: &str = "TREERING_STORE_USER";
 /// The password.
-pub const PASSWORD_VARIABLE: &str = "TREERING_STORE_PASSWORD";
+pub(crate) const PASSWORD_VARIABLE: &str = "TREERING_STORE_PASSWORD";
 
 /// Where the store is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -93,8 +93,9 @@ mod tests {
             memory.conversation("support").unwrap().turn("Which port?", "7410.").unwrap();
             assert_eq!(memory.search("port").run().unwrap().len(), 2);
         }
-        let [from, to] = [0, 1]
-            .map(|number: usize| EmbeddedStore::open(folders[number].path(), Sync::Normal).unwrap());
+        let [from, to] = [0, 1].map(|number: usize| {
+            EmbeddedStore::open(folders[number].path(), Sync::Normal).unwrap()
+        });
         let other = TenantId::new("ben").unwrap();
         add_tenant(&from, &other).unwrap();
         assert!(add_tenant(&from, &other).is_err());

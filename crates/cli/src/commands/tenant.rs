@@ -93,8 +93,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         TenantAction::Move { name, to, to_credentials } => {
             let credentials = to_credentials.clone().or(options.credentials);
             let options = StoreOptions { url: StoreUrl::new(to)?, credentials };
-            let target: Arc<dyn Store> =
-                treering::open_store(Path::new(""), Sync::Full, &options)?;
+            let target: Arc<dyn Store> = treering::open_store(Path::new(""), Sync::Full, &options)?;
             let bar = output.counter("messages");
             let moved = treering::move_tenant(&home, &*store, &*target, name, &mut |report| {
                 bar.set_position(report.messages);
@@ -152,7 +151,10 @@ fn delete(
         match yes {
             true => writeln!(out, "deleted {tenant} with {messages}"),
             false => {
-                writeln!(out, "{tenant} has {messages}. Repeat the command with --yes to delete it.")
+                writeln!(
+                    out,
+                    "{tenant} has {messages}. Repeat the command with --yes to delete it."
+                )
             }
         }
     })?)

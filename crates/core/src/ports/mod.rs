@@ -313,7 +313,8 @@ pub trait Maintenance: Send + Sync {
 
     /// Adds a tenant without data. Does nothing if it exists.
     fn add_tenant(&self, tenant: &TenantId) -> StoreResult<()> {
-        Err(Invalid::new(format!("tenant {tenant}"), "the first write adds it to this store").into())
+        Err(Invalid::new(format!("tenant {tenant}"), "the first write adds it to this store")
+            .into())
     }
 
     /// Removes a tenant with everything that belongs to it, and returns whether it did. With a

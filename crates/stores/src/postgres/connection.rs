@@ -120,7 +120,8 @@ impl Connection {
             statements: HashMap::new(),
             access: None,
             seq_offset: 0,
-            partial: Vec::new(), counters,
+            partial: Vec::new(),
+            counters,
         })
     }
 

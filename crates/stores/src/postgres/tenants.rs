@@ -12,8 +12,21 @@ use super::value::{Columns, values};
 
 /// The tables with rows of a tenant. The row of the tenant goes last.
 pub(super) const TABLES: [&str; 15] = [
-    "conversations", "messages", "tool_calls", "versions", "nodes", "jobs", "job_events", "removals", "vectors",
-    "vector_indexes", "spend", "audit", "tombstones", "salts", "tenants",
+    "conversations",
+    "messages",
+    "tool_calls",
+    "versions",
+    "nodes",
+    "jobs",
+    "job_events",
+    "removals",
+    "vectors",
+    "vector_indexes",
+    "spend",
+    "audit",
+    "tombstones",
+    "salts",
+    "tenants",
 ];
 
 /// Adds a tenant without data.
@@ -21,7 +34,11 @@ pub(super) fn add(store: &PostgresStore, tenant: &TenantId) -> Outcome<()> {
     let sql = "INSERT INTO tenants (tenant) VALUES ($1) ON CONFLICT DO NOTHING";
     let query = Query::new(sql, values![tenant.as_str()]);
     let access = Access::Tenant(tenant.clone());
-    store.pool.take()?.with(|connection| connection.run(&access, &[query], Grouping::None)).map(drop)
+    store
+        .pool
+        .take()?
+        .with(|connection| connection.run(&access, &[query], Grouping::None))
+        .map(drop)
 }
 
 /// Removes a tenant, under the lock that keeps commits away. With a cursor, only if its change feed still ends there.
@@ -57,7 +74,8 @@ fn remove_locked(
     let access = Access::Tenant(tenant.clone());
     let lock = "SELECT begin_commit($1, $2, $3, NULL, NULL)";
     let lock = Query::new(lock, values![tenant.as_str(), shared, exclusive]);
-    let end = Query::new(format!("SELECT {}", newest("9223372036854775807")), values![tenant.as_str()]);
+    let end =
+        Query::new(format!("SELECT {}", newest("9223372036854775807")), values![tenant.as_str()]);
     connection.run(&access, &[lock], Grouping::Begin)?;
     if let Some(only_at) = only_at {
         let rows = connection.run(&access, &[end], Grouping::None)?;
