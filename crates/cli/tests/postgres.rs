@@ -192,8 +192,12 @@ fn await_jobs(home: &Path, url: &str) {
 fn the_program_works_on_postgresql() {
     let (url, home) = (store_url("person"), tempfile::tempdir().unwrap());
     let (home, other) = (home.path(), tempfile::tempdir().unwrap());
-    let demo = treering(home, &url, &["demo", "--json"]).output().unwrap();
-    assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stdout));
+    for number in 0..12 {
+        let (user, assistant) =
+            (format!("Which port does service {number} use?"), format!("It uses 74{number:02}."));
+        let args = ["append", "--key", "ports", "--user", &user, "--assistant", &assistant];
+        assert!(treering(home, &url, &args).status().unwrap().success());
+    }
     for args in [&["work"][..], &["verify"], &["doctor"], &["stats"], &["tenant", "list"]] {
         let ran = treering(home, &url, args).output().unwrap();
         assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stdout));

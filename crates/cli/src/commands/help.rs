@@ -20,6 +20,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "verify",
             "backup",
             "restore",
+            "copy",
+            "tenant",
             "export",
             "rename",
             "close",

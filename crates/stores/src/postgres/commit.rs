@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 use treering_core::ports::{CommitPlan, StoreResult};
-use treering_core::{CommitScope, StoreError, Write};
+use treering_core::{CommitScope, ConversationKey, StoreError, Write};
 
 use super::PostgresStore;
 use super::connection::{Access, Connection, FirstRow, Grouping, Query};
@@ -44,9 +44,11 @@ pub(super) fn commit(
     let mut attempt = Attempt { store, scope, locks, access, plan };
     let (mut attempts, mut delays) = (0, RECONNECT_DELAYS.iter());
     loop {
-        let is_optimistic =
-            attempts < OPTIMISTIC_ATTEMPTS && matches!(scope, CommitScope::Conversation(_));
-        let failure = match attempt.run(is_optimistic) {
+        let optimistic = match scope {
+            CommitScope::Conversation(key) if attempts < OPTIMISTIC_ATTEMPTS => Some(key),
+            _ => None,
+        };
+        let failure = match attempt.run(optimistic) {
             Ok(has_written) => {
                 if has_written {
                     store.notifier.committed();
@@ -106,18 +108,18 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Returns whether something was written.
-    fn run(&mut self, is_optimistic: bool) -> Result<bool, CommitFailure> {
-        match is_optimistic {
-            true => self.run_optimistic(),
-            false => self.run_locked(),
+    fn run(&mut self, optimistic: Option<&ConversationKey>) -> Result<bool, CommitFailure> {
+        match optimistic {
+            Some(key) => self.run_optimistic(key),
+            None => self.run_locked(),
         }
     }
 
     /// Plans first, then verifies and writes in one flight.
-    fn run_optimistic(&mut self) -> Result<bool, CommitFailure> {
+    fn run_optimistic(&mut self, key: &ConversationKey) -> Result<bool, CommitFailure> {
         let mut pooled = self.store.pool.take()?;
         let (writes, versions) = pooled.with(|connection| {
-            let reader = TenantReader::verified(self.store, connection, self.scope);
+            let reader = TenantReader::verified(self.store, connection, key);
             let planned = self.plan_writes(&reader);
             // The reads of a plan that writes nothing or refuses may be of different moments.
             let has_written = planned.as_ref().is_ok_and(|writes| !writes.is_empty());
@@ -129,19 +131,17 @@ impl Attempt<'_> {
         if writes.is_empty() {
             return Ok(false);
         }
-        let mut answers = Vec::new();
+        let mut transaction = None;
         let written = pooled.with(|connection| {
             let queries = self.queries(connection, &writes, versions)?;
             let run = connection.run(&self.access, &queries, Grouping::Transaction);
-            answers = connection.take_partial();
+            transaction = ServerTransaction::of(&connection.take_partial(), connection);
             run
         });
         drop(pooled);
         match written {
             Ok(_) => Ok(true),
-            Err(failure) if failure.is_disconnect() => {
-                self.resolve(failure, transaction_of(&answers), versions)
-            }
+            Err(failure) if failure.is_disconnect() => self.resolve(failure, transaction, versions),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -150,8 +150,10 @@ impl Attempt<'_> {
     fn run_locked(&mut self) -> Result<bool, CommitFailure> {
         let mut pooled = self.store.pool.take()?;
         let lock = self.lock_query(None);
-        let begun =
-            pooled.with(|connection| connection.run(&self.access, &[lock], Grouping::Begin))?;
+        let transaction = pooled.with(|connection| {
+            let begun = connection.run(&self.access, &[lock], Grouping::Begin)?;
+            Ok(ServerTransaction::of(&begun, connection))
+        })?;
         let planned = pooled.with(|connection| {
             let reader = TenantReader::locked(self.store, connection, self.scope.tenant());
             let writes = self.plan_writes(&reader)?;
@@ -176,9 +178,7 @@ impl Attempt<'_> {
         drop(pooled);
         match written {
             Ok(_) => Ok(!writes.is_empty()),
-            Err(failure) if failure.is_disconnect() => {
-                self.resolve(failure, transaction_of(&begun), None)
-            }
+            Err(failure) if failure.is_disconnect() => self.resolve(failure, transaction, None),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -228,15 +228,18 @@ impl Attempt<'_> {
     fn resolve(
         &self,
         failure: Failure,
-        transaction: Option<String>,
+        transaction: Option<ServerTransaction>,
         versions: Option<Versions>,
     ) -> Result<bool, CommitFailure> {
         for delay in RECONNECT_DELAYS {
             thread::sleep(delay);
-            let asked = match (&transaction, versions) {
-                (Some(transaction), _) => self.transaction_state(transaction),
-                (None, Some(versions)) => self.is_unchanged(versions),
+            let state = transaction.as_ref().map(|it| self.transaction_state(it));
+            let asked = match (state, versions) {
+                (None | Some(Ok(TransactionState::Unknown)), Some(versions)) => {
+                    self.is_unchanged(versions)
+                }
                 (None, None) => break,
+                (Some(state), _) => state,
             };
             match asked {
                 Ok(TransactionState::Committed) => return Ok(true),
@@ -249,14 +252,16 @@ impl Attempt<'_> {
         Err(CommitFailure::Unknown(failure))
     }
 
-    fn transaction_state(&self, transaction: &str) -> Outcome<TransactionState> {
-        let query = Query::new("SELECT pg_xact_status($1::text::xid8)", values![transaction]);
-        let rows = self
-            .store
-            .pool
-            .take()?
-            .with(|connection| connection.run(&self.access, &[query], Grouping::None))?;
-        let state = rows.concat_first().map(|row| row.optional_text(0)).transpose()?.flatten();
+    fn transaction_state(&self, of: &ServerTransaction) -> Outcome<TransactionState> {
+        let query = Query::new("SELECT pg_xact_status($1::text::xid8)", values![of.id.as_str()]);
+        let state = self.store.pool.take()?.with(|connection| {
+            // A promoted standby gives the ids that it has not received to other transactions.
+            if connection.timeline() != of.timeline {
+                return Ok(None);
+            }
+            let rows = connection.run(&self.access, &[query], Grouping::None)?;
+            Ok(rows.concat_first().map(|row| row.optional_text(0)).transpose()?.flatten())
+        })?;
         Ok(match state.as_deref() {
             Some("committed") => TransactionState::Committed,
             Some("aborted") => TransactionState::Aborted,
@@ -289,7 +294,16 @@ enum TransactionState {
     Unknown,
 }
 
-/// The id of the transaction, which `begin_commit` returns.
-fn transaction_of(answers: &[Vec<Row>]) -> Option<String> {
-    answers.first()?.first()?.text(0).ok()
+/// A transaction of the server, in the history in which its id is unique.
+struct ServerTransaction {
+    id: String,
+    timeline: String,
+}
+
+impl ServerTransaction {
+    /// The transaction whose id `begin_commit` has returned.
+    fn of(answers: &[Vec<Row>], connection: &Connection) -> Option<Self> {
+        let id = answers.first()?.first()?.text(0).ok()?;
+        Some(Self { id, timeline: connection.timeline().to_owned() })
+    }
 }

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
-use tokio_stream::Stream;
 use treering_core::TenantId;
 
 use super::error::{Failure, Outcome};
@@ -87,6 +86,8 @@ pub(super) struct Connection {
     access: Option<Access>,
     /// Added to the number of every write of a commit (schema/0001_tables.sql).
     seq_offset: i64,
+    /// The history of the server that it writes: a promoted standby begins another one.
+    timeline: String,
     /// The answers that arrived before the last flight failed.
     partial: Vec<Vec<Row>>,
     counters: Arc<Counters>,
@@ -120,19 +121,26 @@ impl Connection {
             statements: HashMap::new(),
             access: None,
             seq_offset: 0,
+            timeline: String::new(),
             partial: Vec::new(),
             counters,
         })
     }
 
-    /// Reads the offset of sequence numbers, once the tables exist.
-    pub(super) fn read_offset(&mut self) -> Outcome<()> {
-        let query = Query::new("SELECT xid_offset << 20 FROM store", Vec::new());
+    /// Reads the offset of sequence numbers and the timeline, once the tables exist.
+    pub(super) fn read_server_state(&mut self) -> Outcome<()> {
+        let sql = "SELECT xid_offset << 20, CASE WHEN pg_is_in_recovery() THEN ''
+            ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM store";
+        let query = Query::new(sql, Vec::new());
         let rows = self.run(&Access::AllTenants, &[query], Grouping::None)?;
         if let Some(row) = rows.concat_first() {
-            self.seq_offset = row.long(0)?;
+            (self.seq_offset, self.timeline) = (row.long(0)?, row.text(1)?);
         }
         Ok(())
+    }
+
+    pub(super) fn timeline(&self) -> &str {
+        &self.timeline
     }
 
     pub(super) const fn seq_offset(&self) -> i64 {
@@ -162,24 +170,6 @@ impl Connection {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
         }))
-    }
-
-    /// Passes the output of a COPY statement on in pieces.
-    pub(super) fn copy_out(
-        &self,
-        sql: &str,
-        mut receive: impl FnMut(&[u8]) -> Outcome<()>,
-    ) -> Outcome<()> {
-        let timed_out = || Failure::TimedOut(ANSWER_TIMEOUT);
-        let stream = wait(self.client.copy_out(sql), ANSWER_TIMEOUT).ok_or_else(timed_out)??;
-        let mut stream = std::pin::pin!(stream);
-        loop {
-            let piece = std::future::poll_fn(|context| stream.as_mut().poll_next(context));
-            match wait(piece, ANSWER_TIMEOUT).ok_or_else(timed_out)? {
-                Some(piece) => receive(&piece?)?,
-                None => return Ok(()),
-            }
-        }
     }
 
     /// Sends statements in one flight and returns the rows of each. After an error, no transaction is open.

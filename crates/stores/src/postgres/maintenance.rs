@@ -10,7 +10,7 @@ use treering_core::{StoreError, TenantId};
 use super::connection::{Access, FirstRow, Grouping, Query};
 use super::error::Outcome;
 use super::value::{Columns, Unreadable};
-use super::{PostgresStore, backup, check, migrate, tenants};
+use super::{PostgresStore, check, migrate, tenants};
 
 /// The tables with content, which a scrub cleans.
 const CONTENT: &str =
@@ -83,7 +83,7 @@ impl Maintenance for PostgresStore {
     }
 
     fn backup(&self, to: &Path) -> StoreResult<()> {
-        backup::backup(self, to)
+        crate::copy::backup(self, to)
     }
 
     fn pending_scrubs(&self) -> StoreResult<u32> {

@@ -83,12 +83,6 @@ fn steps(schema: &str, found: u32) -> String {
     steps
 }
 
-/// The beginning of a script that creates the tables in an empty database and leaves its transaction open.
-pub(super) fn script(schema: &str) -> String {
-    let all_tenants = "SET treering.tenant = '*';";
-    format!("BEGIN;\nSET search_path = {schema}, public;\n{all_tenants}\n{}", steps(schema, 0))
-}
-
 /// The version of the schema; 0 if there is none.
 fn version(connection: &Connection, schema: &str) -> Outcome<u32> {
     let server = first_number(connection, "SHOW server_version_num")?;

@@ -5,7 +5,6 @@
 //! transaction ids, and readers of the change feed stay below the oldest open one (`read/feed`). Other processes
 //! learn of commits through `notify`.
 
-mod backup;
 mod check;
 mod commit;
 mod connection;

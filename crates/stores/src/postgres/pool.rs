@@ -110,7 +110,7 @@ impl Pool {
         // Gives its place back if connecting fails.
         let mut place = Pooled { pool: self, connection: None, is_broken: false };
         let mut connection = self.connect()?;
-        connection.read_offset()?;
+        connection.read_server_state()?;
         place.connection = Some(connection);
         Ok(place)
     }

@@ -12,7 +12,7 @@ use crate::postgres::connection::Query;
 use crate::postgres::value::{Columns, Decoded, Unreadable, Value, texts, values};
 use crate::row_codec::decode_threads;
 
-const COLUMNS: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
+pub(super) const COLUMNS: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
     state, external_id, messages, turns, tool_calls, chars, tokens, title_source, threads, policy, tree_state, labels";
 
 impl TenantReader<'_> {
@@ -20,6 +20,12 @@ impl TenantReader<'_> {
         &self,
         query: &ConversationQuery<'_>,
     ) -> StoreResult<Vec<Conversation>> {
+        if let ConversationQuery::Id(id) = query
+            && let Some((known, facts)) = self.facts()?
+            && known == *id
+        {
+            return Ok(facts.conversation.iter().cloned().collect());
+        }
         let by = |column: &str, value: Value| {
             let sql =
                 format!("SELECT {COLUMNS} FROM conversations WHERE tenant = $1 AND {column} = $2");
@@ -164,7 +170,7 @@ fn totals(row: &Row, from: usize) -> Decoded<ConversationTotals> {
 }
 
 /// Reads a conversation from [`COLUMNS`].
-fn conversation(row: &Row) -> Decoded<Conversation> {
+pub(super) fn conversation(row: &Row) -> Decoded<Conversation> {
     Ok(Conversation {
         id: row.conversation(0)?,
         slug: row.text(1)?,

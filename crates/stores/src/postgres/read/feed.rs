@@ -217,12 +217,11 @@ impl TenantReader<'_> {
     }
 
     pub(super) fn read_vector_index(&self) -> StoreResult<Option<VectorIndex>> {
+        if let Some((_, facts)) = self.facts()? {
+            return Ok(facts.vector_index.clone());
+        }
         let sql = "SELECT model, next_model, next_cursor FROM vector_indexes WHERE tenant = $1";
-        self.query_one(Query::new(sql, vec![self.tenant_value()]), |row| {
-            let done = row.text(2)?.parse().map_err(Unreadable::new)?;
-            let next = row.optional_text(1)?.map(|model| IndexRebuild { model, done });
-            Ok(VectorIndex { model: row.text(0)?, next })
-        })
+        self.query_one(Query::new(sql, vec![self.tenant_value()]), vector_index)
     }
 
     pub(super) fn read_vectors(
@@ -269,6 +268,12 @@ pub(in crate::postgres) fn sequence_number(cursor: &Cursor) -> Result<i64, Inval
     number.ok_or_else(|| {
         Invalid::new(format!("cursor {:?}", cursor.as_str()), "this store did not return it")
     })
+}
+
+pub(super) fn vector_index(row: &Row) -> Decoded<VectorIndex> {
+    let done = row.text(2)?.parse().map_err(Unreadable::new)?;
+    let next = row.optional_text(1)?.map(|model| IndexRebuild { model, done });
+    Ok(VectorIndex { model: row.text(0)?, next })
 }
 
 fn vector(row: &Row, column: usize) -> Decoded<Vec<f32>> {

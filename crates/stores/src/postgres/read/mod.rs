@@ -3,6 +3,7 @@
 
 mod audit;
 mod conversations;
+mod facts;
 mod feed;
 mod jobs;
 mod ledger;
@@ -13,7 +14,7 @@ pub(super) use audit::own_salt;
 pub(super) use feed::{cursors, newest, sequence_number};
 pub(super) use jobs::{DUE, JOB, due_values, job, job_query};
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use tokio_postgres::Row;
 use treering_core::ports::{
@@ -22,13 +23,15 @@ use treering_core::ports::{
     StoreResult, StoredItem,
 };
 use treering_core::{
-    CommitScope, ContentHash, Conversation, ConversationId, ConversationTotals, ExternalId, Job,
-    JobEvent, Message, MessageIdx, MessageVersion, Node, NodeId, Reader, TenantId, ToolCall, Turn,
-    TurnNo, VectorIndex,
+    ContentHash, Conversation, ConversationId, ConversationKey, ConversationTotals, ExternalId,
+    Job, JobEvent, Message, MessageIdx, MessageVersion, Node, NodeId, Reader, TenantId, ToolCall,
+    Turn, TurnNo, VectorIndex,
 };
 
+use facts::Facts;
+
 use super::PostgresStore;
-use super::connection::{Access, Connection, FirstRow, Grouping, Query};
+use super::connection::{Access, Connection, Grouping, Query};
 use super::error::Outcome;
 use super::value::{Columns, Decoded, Value, values};
 
@@ -40,6 +43,19 @@ pub(super) struct Versions {
 }
 
 impl Versions {
+    fn query(tenant: &TenantId, conversation: ConversationId) -> Query {
+        let sql = "SELECT coalesce((SELECT version FROM tenants WHERE tenant = $1), -1),
+            coalesce((SELECT version FROM conversations WHERE tenant = $1 AND id = $2), -1)";
+        Query::new(sql, values![tenant.as_str(), conversation])
+    }
+
+    fn of(rows: &[Vec<Row>]) -> Outcome<Self> {
+        let Some(row) = rows.first().and_then(|rows| rows.first()) else {
+            return Ok(Self { tenant: -1, conversation: -1 });
+        };
+        Ok(Self { tenant: row.long(0)?, conversation: row.long(1)? })
+    }
+
     /// The parameter of `begin_commit`.
     pub(super) fn value(self) -> Value {
         Value::Integers(vec![self.tenant, self.conversation])
@@ -58,11 +74,11 @@ pub(super) struct TenantReader<'a> {
 enum Source<'a> {
     /// On any connection of the pool.
     Pool,
-    /// On the connection of a commit that is planned without locks. The versions are read before anything else.
+    /// On the connection of a commit that is planned without locks. The facts are read before anything else.
     Verified {
         connection: RefCell<&'a mut Connection>,
-        conversation: Value,
-        versions: Cell<Option<Versions>>,
+        conversation: ConversationId,
+        facts: OnceCell<Facts>,
         reads: Cell<u32>,
     },
     /// On the connection of a commit that holds its locks.
@@ -77,16 +93,12 @@ impl<'a> TenantReader<'a> {
     pub(super) fn verified(
         store: &'a PostgresStore,
         connection: &'a mut Connection,
-        scope: &CommitScope,
+        key: &ConversationKey,
     ) -> Self {
-        let conversation = match scope {
-            CommitScope::Conversation(key) => Value::from(key.id),
-            CommitScope::Tenant(_) | CommitScope::Provider(..) => Value::Null,
-        };
-        let connection = RefCell::new(connection);
-        let (versions, reads) = (Cell::new(None), Cell::new(0));
-        let source = Source::Verified { connection, conversation, versions, reads };
-        Self::with_source(store, scope.tenant(), source)
+        let (connection, conversation) = (RefCell::new(connection), key.id);
+        let (facts, reads) = (OnceCell::new(), Cell::new(0));
+        let source = Source::Verified { connection, conversation, facts, reads };
+        Self::with_source(store, &key.tenant, source)
     }
 
     pub(super) fn locked(
@@ -104,26 +116,29 @@ impl<'a> TenantReader<'a> {
     /// The versions that the plan saw; `None` if it read nothing.
     pub(super) fn versions(&self) -> Option<Versions> {
         match &self.source {
-            Source::Verified { versions, .. } => versions.get(),
+            Source::Verified { facts, .. } => facts.get().map(|facts| facts.versions),
             Source::Pool | Source::Locked(_) => None,
         }
     }
 
     /// Whether the versions have changed since the first read. One read is always of one moment.
     pub(super) fn has_changed(&self) -> Outcome<bool> {
-        let Source::Verified { connection, conversation, versions, reads } = &self.source else {
+        let Source::Verified { connection, conversation, reads, .. } = &self.source else {
             return Ok(false);
         };
-        let Some(seen) = versions.get().filter(|_| reads.get() > 1) else { return Ok(false) };
-        let query = self.versions_query(conversation);
+        let Some(seen) = self.versions().filter(|_| reads.get() > 1) else { return Ok(false) };
+        let query = Versions::query(&self.tenant, *conversation);
         let rows = connection.borrow_mut().run(&self.access, &[query], Grouping::None)?;
-        Ok(decode_versions(&rows)? != seen)
+        Ok(Versions::of(&rows)? != seen)
     }
 
-    fn versions_query(&self, conversation: &Value) -> Query {
-        let sql = "SELECT coalesce((SELECT version FROM tenants WHERE tenant = $1), -1),
-            coalesce((SELECT version FROM conversations WHERE tenant = $1 AND id = $2), -1)";
-        Query::new(sql, vec![self.tenant_value(), conversation.clone()])
+    /// The facts that a plan without locks begins with; `None` for other readers.
+    fn facts(&self) -> StoreResult<Option<(ConversationId, &Facts)>> {
+        let Source::Verified { conversation, facts, .. } = &self.source else { return Ok(None) };
+        if facts.get().is_none() {
+            self.rows_of(&[]).map_err(|failure| self.store.explain(failure))?;
+        }
+        Ok(facts.get().map(|facts| (*conversation, facts)))
     }
 
     fn tenant_value(&self) -> Value {
@@ -138,18 +153,19 @@ impl<'a> TenantReader<'a> {
             Source::Locked(connection) => {
                 connection.borrow_mut().run(&self.access, queries, Grouping::None)
             }
-            Source::Verified { connection, conversation, versions, reads } => {
+            Source::Verified { connection, conversation, facts, reads } => {
                 reads.set(reads.get() + 1);
-                if versions.get().is_some() {
-                    return connection.borrow_mut().run(&self.access, queries, snapshot);
+                let mut connection = connection.borrow_mut();
+                if facts.get().is_some() {
+                    return connection.run(&self.access, queries, snapshot);
                 }
-                let mut flight = vec![self.versions_query(conversation)];
+                let mut flight = Facts::queries(&self.tenant, *conversation).to_vec();
                 flight.extend(queries.iter().cloned());
-                let mut rows =
-                    connection.borrow_mut().run(&self.access, &flight, Grouping::Snapshot)?;
-                versions.set(Some(decode_versions(&rows)?));
-                rows.remove(0);
-                Ok(rows)
+                let mut rows = connection.run(&self.access, &flight, Grouping::Snapshot)?;
+                let answers = rows.split_off(Facts::QUERIES);
+                // Nothing else sets it while the connection is borrowed.
+                drop(facts.set(Facts::of(rows)?));
+                Ok(answers)
             }
         }
     }
@@ -182,13 +198,6 @@ impl<'a> TenantReader<'a> {
 fn decode<T>(rows: Option<Vec<Row>>, read: impl Fn(&Row) -> Decoded<T>) -> Outcome<Vec<T>> {
     let rows = rows.unwrap_or_default();
     rows.iter().map(|row| read(row).map_err(Into::into)).collect()
-}
-
-fn decode_versions(rows: &Vec<Vec<Row>>) -> Outcome<Versions> {
-    let Some(row) = rows.concat_first() else {
-        return Ok(Versions { tenant: -1, conversation: -1 });
-    };
-    Ok(Versions { tenant: row.long(0)?, conversation: row.long(1)? })
 }
 
 /// A number of rows, where the largest one means all.
