@@ -17,9 +17,9 @@ use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 use treering_core::TenantId;
 
 use super::error::{Failure, Outcome};
-use super::options::Target;
+use super::options::ServerTarget;
 use super::pool::Counters;
-use super::value::{Columns, Value};
+use super::value::{Columns, SqlValue};
 
 /// Maximum time to wait for a lock of the server.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
@@ -37,13 +37,13 @@ const MAX_PREPARED: usize = 500;
 
 /// A statement with its parameters.
 #[derive(Debug, Clone)]
-pub(super) struct Query {
+pub(super) struct SqlQuery {
     pub(super) sql: Cow<'static, str>,
-    pub(super) values: Vec<Value>,
+    pub(super) values: Vec<SqlValue>,
 }
 
-impl Query {
-    pub(super) fn new(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
+impl SqlQuery {
+    pub(super) fn new(sql: impl Into<Cow<'static, str>>, values: Vec<SqlValue>) -> Self {
         Self { sql: sql.into(), values }
     }
 }
@@ -80,7 +80,7 @@ pub(super) enum Grouping {
 }
 
 /// A connection with its prepared statements.
-pub(super) struct Connection {
+pub(super) struct PgConnection {
     client: Client,
     statements: HashMap<Cow<'static, str>, Statement>,
     access: Option<Access>,
@@ -97,10 +97,10 @@ pub(super) struct Connection {
 type Exchange<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>;
 
-impl Connection {
+impl PgConnection {
     /// Connects, with the tables of the store in the search path.
     pub(super) fn open(
-        target: &Target,
+        target: &ServerTarget,
         runtime: &Handle,
         counters: Arc<Counters>,
     ) -> Outcome<Self> {
@@ -115,7 +115,7 @@ impl Connection {
         });
         let client = wait(connecting, ANSWER_TIMEOUT)
             .ok_or(Failure::TimedOut(ANSWER_TIMEOUT))?
-            .map_err(|error| super::value::Unreadable::new(error))??;
+            .map_err(super::value::UndecodableRow::new)??;
         Ok(Self {
             client,
             statements: HashMap::new(),
@@ -131,7 +131,7 @@ impl Connection {
     pub(super) fn read_server_state(&mut self) -> Outcome<()> {
         let sql = "SELECT xid_offset << 20, CASE WHEN pg_is_in_recovery() THEN ''
             ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM store";
-        let query = Query::new(sql, Vec::new());
+        let query = SqlQuery::new(sql, Vec::new());
         let rows = self.run(&Access::AllTenants, &[query], Grouping::None)?;
         if let Some(row) = rows.concat_first() {
             (self.seq_offset, self.timeline) = (row.long(0)?, row.text(1)?);
@@ -176,7 +176,7 @@ impl Connection {
     pub(super) fn run(
         &mut self,
         access: &Access,
-        queries: &[Query],
+        queries: &[SqlQuery],
         grouping: Grouping,
     ) -> Outcome<Vec<Vec<Row>>> {
         let ran = self.try_run(access, queries, grouping);
@@ -199,7 +199,7 @@ impl Connection {
     fn try_run(
         &mut self,
         access: &Access,
-        queries: &[Query],
+        queries: &[SqlQuery],
         grouping: Grouping,
     ) -> Outcome<Vec<Vec<Row>>> {
         self.prepare(queries)?;
@@ -261,7 +261,7 @@ impl Connection {
     }
 
     /// Prepares the statements that are not, in one flight.
-    fn prepare(&mut self, queries: &[Query]) -> Outcome<()> {
+    fn prepare(&mut self, queries: &[SqlQuery]) -> Outcome<()> {
         if self.statements.len() > MAX_PREPARED {
             self.statements.clear();
         }
@@ -309,7 +309,7 @@ async fn simple(
 async fn extended(
     client: &Client,
     statement: &Statement,
-    values: &[Value],
+    values: &[SqlValue],
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
     client.query(statement, &values).await

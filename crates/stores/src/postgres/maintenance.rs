@@ -7,9 +7,9 @@ use treering_core::ports::{
 };
 use treering_core::{StoreError, TenantId};
 
-use super::connection::{Access, FirstRow, Grouping, Query};
+use super::connection::{Access, FirstRow, Grouping, SqlQuery};
 use super::error::Outcome;
-use super::value::{Columns, Unreadable};
+use super::value::{Columns, UndecodableRow};
 use super::{PostgresStore, check, migrate, tenants};
 
 /// The tables with content, which a scrub cleans.
@@ -19,7 +19,7 @@ const CONTENT: &str =
 impl PostgresStore {
     /// The first column of the first row of a statement that concerns all tenants.
     fn first_number(&self, sql: &'static str) -> StoreResult<i64> {
-        let query = Query::new(sql, Vec::new());
+        let query = SqlQuery::new(sql, Vec::new());
         let found = self.read(&Access::AllTenants, &[query], Grouping::None).and_then(|rows| {
             Ok(rows.concat_first().map(|row| row.long(0)).transpose()?.unwrap_or(0))
         });
@@ -40,10 +40,10 @@ impl PostgresStore {
 
 impl Maintenance for PostgresStore {
     fn tenants(&self) -> StoreResult<Vec<TenantId>> {
-        let query = Query::new("SELECT tenant FROM tenants ORDER BY tenant", Vec::new());
+        let query = SqlQuery::new("SELECT tenant FROM tenants ORDER BY tenant", Vec::new());
         let rows = self.read(&Access::AllTenants, &[query], Grouping::None).and_then(|rows| {
             let tenant = |row: &_| -> Outcome<TenantId> {
-                Ok(TenantId::new(Columns::text(row, 0)?).map_err(Unreadable::new)?)
+                Ok(TenantId::new(Columns::text(row, 0)?).map_err(UndecodableRow::new)?)
             };
             rows.concat().iter().map(tenant).collect()
         });

@@ -29,11 +29,11 @@ use tokio_postgres::Row;
 use treering_core::ports::{CommitPlan, Cursor, JobFilter, Maintenance, Revision, StoreResult};
 use treering_core::{BatchSizes, CommitScope, Job, Reader, Store, StoreError, TenantId, Timestamp};
 
-use connection::{Access, Grouping, Query};
+use connection::{Access, Grouping, SqlQuery};
 use error::{Failure, Outcome};
 use notify::Notifier;
 pub use options::PostgresOptions;
-use pool::Pool;
+use pool::ConnectionPool;
 use read::TenantReader;
 
 /// Maximum time to wait for the connection that listens for commits.
@@ -44,7 +44,7 @@ const RUNTIME_THREADS: usize = 2;
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
-    pool: Pool,
+    pool: ConnectionPool,
     notifier: Arc<Notifier>,
     /// Declared last: the connections end before the threads that drive them. `None` only while it is dropped.
     runtime: Option<Runtime>,
@@ -63,7 +63,7 @@ impl PostgresStore {
                 path: target.location.clone().into(),
                 detail: format!("cannot start a thread: {error}"),
             })?;
-        let pool = Pool::new(target, runtime.handle().clone());
+        let pool = ConnectionPool::new(target, runtime.handle().clone());
         let explain = |failure: Failure| failure.explain(&pool.target().location);
         let mut connection = pool.connect().map_err(explain)?;
         migrate::migrate(&connection, pool.target())?;
@@ -90,7 +90,7 @@ impl PostgresStore {
     fn read(
         &self,
         access: &Access,
-        queries: &[Query],
+        queries: &[SqlQuery],
         grouping: Grouping,
     ) -> Outcome<Vec<Vec<Row>>> {
         let mut attempts = 0;

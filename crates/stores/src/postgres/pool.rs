@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use treering_core::ports::ConnectionUsage;
 
-use super::connection::Connection;
+use super::connection::PgConnection;
 use super::error::{Failure, Outcome};
-use super::options::Target;
+use super::options::ServerTarget;
 
 /// Maximum time to wait for a free connection.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-pub(super) struct Pool {
-    target: Target,
+pub(super) struct ConnectionPool {
+    target: ServerTarget,
     runtime: Handle,
     state: Mutex<PoolState>,
     released: Condvar,
@@ -23,7 +23,7 @@ pub(super) struct Pool {
     counters: Arc<Counters>,
 }
 
-/// What the connections of a pool did.
+/// Counts the work of the connections of a pool.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) statements: AtomicU64,
@@ -34,13 +34,13 @@ pub(super) struct Counters {
 
 #[derive(Default)]
 struct PoolState {
-    idle: Vec<Connection>,
+    idle: Vec<PgConnection>,
     /// Connections that exist, idle or not.
     size: usize,
 }
 
-impl Pool {
-    pub(super) fn new(target: Target, runtime: Handle) -> Self {
+impl ConnectionPool {
+    pub(super) fn new(target: ServerTarget, runtime: Handle) -> Self {
         Self {
             target,
             runtime,
@@ -51,7 +51,7 @@ impl Pool {
         }
     }
 
-    pub(super) const fn target(&self) -> &Target {
+    pub(super) const fn target(&self) -> &ServerTarget {
         &self.target
     }
 
@@ -75,7 +75,7 @@ impl Pool {
     }
 
     /// Takes an idle connection, or opens one.
-    pub(super) fn take(&self) -> Outcome<Pooled<'_>> {
+    pub(super) fn take(&self) -> Outcome<PooledConnection<'_>> {
         let started = Instant::now();
         let mut state = self.lock();
         loop {
@@ -85,7 +85,11 @@ impl Pool {
                     state.size -= 1;
                     continue;
                 }
-                return Ok(Pooled { pool: self, connection: Some(connection), is_broken: false });
+                return Ok(PooledConnection {
+                    pool: self,
+                    connection: Some(connection),
+                    is_broken: false,
+                });
             }
             if state.size < self.target.pool {
                 state.size += 1;
@@ -102,13 +106,13 @@ impl Pool {
     }
 
     /// Opens a connection beside the pool.
-    pub(super) fn connect(&self) -> Outcome<Connection> {
-        Connection::open(&self.target, &self.runtime, Arc::clone(&self.counters))
+    pub(super) fn connect(&self) -> Outcome<PgConnection> {
+        PgConnection::open(&self.target, &self.runtime, Arc::clone(&self.counters))
     }
 
-    fn open(&self) -> Outcome<Pooled<'_>> {
+    fn open(&self) -> Outcome<PooledConnection<'_>> {
         // Gives its place back if connecting fails.
-        let mut place = Pooled { pool: self, connection: None, is_broken: false };
+        let mut place = PooledConnection { pool: self, connection: None, is_broken: false };
         let mut connection = self.connect()?;
         connection.read_server_state()?;
         place.connection = Some(connection);
@@ -121,18 +125,18 @@ impl Pool {
 }
 
 /// A connection of the pool. Returns to it when dropped.
-pub(super) struct Pooled<'a> {
-    pool: &'a Pool,
+pub(super) struct PooledConnection<'a> {
+    pool: &'a ConnectionPool,
     /// `None` only while it is opened or dropped.
-    connection: Option<Connection>,
+    connection: Option<PgConnection>,
     is_broken: bool,
 }
 
-impl Pooled<'_> {
+impl PooledConnection<'_> {
     /// Runs a call, and drops the connection afterwards if it broke.
     pub(super) fn with<T>(
         &mut self,
-        call: impl FnOnce(&mut Connection) -> Outcome<T>,
+        call: impl FnOnce(&mut PgConnection) -> Outcome<T>,
     ) -> Outcome<T> {
         let Some(connection) = &mut self.connection else {
             unreachable!("taken only when dropped")
@@ -148,7 +152,7 @@ impl Pooled<'_> {
     }
 }
 
-impl Drop for Pooled<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let connection = self.connection.take();
         let mut state = self.pool.lock();

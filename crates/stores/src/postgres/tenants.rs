@@ -4,7 +4,7 @@ use treering_core::ports::{Cursor, StoreResult};
 use treering_core::{CommitScope, TenantId};
 
 use super::PostgresStore;
-use super::connection::{Access, Connection, FirstRow, Grouping, Query};
+use super::connection::{Access, FirstRow, Grouping, PgConnection, SqlQuery};
 use super::error::Outcome;
 use super::locks::Locks;
 use super::read::{newest, sequence_number};
@@ -32,7 +32,7 @@ pub(super) const TABLES: [&str; 15] = [
 /// Adds a tenant without data.
 pub(super) fn add(store: &PostgresStore, tenant: &TenantId) -> Outcome<()> {
     let sql = "INSERT INTO tenants (tenant) VALUES ($1) ON CONFLICT DO NOTHING";
-    let query = Query::new(sql, values![tenant.as_str()]);
+    let query = SqlQuery::new(sql, values![tenant.as_str()]);
     let access = Access::Tenant(tenant.clone());
     store
         .pool
@@ -64,7 +64,7 @@ pub(super) fn remove(
 }
 
 fn remove_locked(
-    connection: &mut Connection,
+    connection: &mut PgConnection,
     store: &PostgresStore,
     tenant: &TenantId,
     only_at: Option<i64>,
@@ -73,9 +73,11 @@ fn remove_locked(
         Locks::of(store.schema(), &CommitScope::Tenant(tenant.clone())).values();
     let access = Access::Tenant(tenant.clone());
     let lock = "SELECT begin_commit($1, $2, $3, NULL, NULL)";
-    let lock = Query::new(lock, values![tenant.as_str(), shared, exclusive]);
-    let end =
-        Query::new(format!("SELECT {}", newest("9223372036854775807")), values![tenant.as_str()]);
+    let lock = SqlQuery::new(lock, values![tenant.as_str(), shared, exclusive]);
+    let end = SqlQuery::new(
+        format!("SELECT {}", newest("9223372036854775807")),
+        values![tenant.as_str()],
+    );
     connection.run(&access, &[lock], Grouping::Begin)?;
     if let Some(only_at) = only_at {
         let rows = connection.run(&access, &[end], Grouping::None)?;
@@ -84,9 +86,9 @@ fn remove_locked(
         }
     }
     let delete = |table: &&str| {
-        Query::new(format!("DELETE FROM {table} WHERE tenant = $1"), values![tenant.as_str()])
+        SqlQuery::new(format!("DELETE FROM {table} WHERE tenant = $1"), values![tenant.as_str()])
     };
-    let deletes: Vec<Query> = TABLES.iter().map(|table| delete(&table)).collect();
+    let deletes: Vec<SqlQuery> = TABLES.iter().map(delete).collect();
     connection.run(&access, &deletes, Grouping::Commit)?;
     Ok(true)
 }

@@ -41,7 +41,7 @@ fn stored_texts(store: &PostgresStore, number: u8) -> Vec<String> {
     messages.into_iter().skip(1).map(|message| message.body.text).collect()
 }
 
-/// What the writers learned about each of their messages.
+/// The answers that the writers got for each of their messages.
 #[derive(Default)]
 struct Answers {
     acknowledged: Vec<(u8, String)>,

@@ -8,8 +8,8 @@ use treering_core::{
 
 use super::{TenantReader, limit};
 use crate::codes;
-use crate::postgres::connection::Query;
-use crate::postgres::value::{Columns, Decoded, Unreadable, Value, texts, values};
+use crate::postgres::connection::SqlQuery;
+use crate::postgres::value::{Columns, Decoded, SqlValue, UndecodableRow, texts, values};
 use crate::row_codec::decode_threads;
 
 pub(super) const COLUMNS: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
@@ -26,10 +26,10 @@ impl TenantReader<'_> {
         {
             return Ok(facts.conversation.iter().cloned().collect());
         }
-        let by = |column: &str, value: Value| {
+        let by = |column: &str, value: SqlValue| {
             let sql =
                 format!("SELECT {COLUMNS} FROM conversations WHERE tenant = $1 AND {column} = $2");
-            Query::new(sql, vec![self.tenant_value(), value])
+            SqlQuery::new(sql, vec![self.tenant_value(), value])
         };
         let query = match query {
             ConversationQuery::Id(id) => by("id", (*id).into()),
@@ -44,7 +44,7 @@ impl TenantReader<'_> {
         self.query_all(query, conversation)
     }
 
-    fn by_id_prefix(&self, prefix: &str, count: usize) -> Option<Query> {
+    fn by_id_prefix(&self, prefix: &str, count: usize) -> Option<SqlQuery> {
         let bound =
             |pad: &str| format!("{prefix}{}", pad.repeat(32_usize.saturating_sub(prefix.len())));
         let min_id: ConversationId = bound("0").parse().ok()?;
@@ -53,10 +53,10 @@ impl TenantReader<'_> {
             "SELECT {COLUMNS} FROM conversations WHERE tenant = $1 AND id BETWEEN $2 AND $3
             ORDER BY id LIMIT $4"
         );
-        Some(Query::new(sql, values![self.tenant.as_str(), min_id, max_id, count]))
+        Some(SqlQuery::new(sql, values![self.tenant.as_str(), min_id, max_id, count]))
     }
 
-    fn listing(&self, filter: &ConversationFilter) -> Query {
+    fn listing(&self, filter: &ConversationFilter) -> SqlQuery {
         let mut conditions = Conditions::of(self.tenant_value(), filter);
         if let Some((at, id)) = filter.after {
             let (at, id) = (conditions.bind(at.into()), conditions.bind(id.into()));
@@ -70,7 +70,7 @@ impl TenantReader<'_> {
             ORDER BY last_activity DESC, id LIMIT {count}",
             conditions.sql.join(" AND ")
         );
-        Query::new(sql, conditions.values)
+        SqlQuery::new(sql, conditions.values)
     }
 
     pub(super) fn read_conversation_ids(
@@ -79,7 +79,7 @@ impl TenantReader<'_> {
     ) -> StoreResult<Vec<ConversationId>> {
         let conditions = Conditions::of(self.tenant_value(), filter);
         let sql = format!("SELECT id FROM conversations WHERE {}", conditions.sql.join(" AND "));
-        self.query_all(Query::new(sql, conditions.values), |row| row.conversation(0))
+        self.query_all(SqlQuery::new(sql, conditions.values), |row| row.conversation(0))
     }
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
@@ -90,7 +90,7 @@ impl TenantReader<'_> {
             FROM conversations WHERE tenant = $1",
             of_kind(ConversationKind::Session)
         );
-        let query = Query::new(sql, vec![self.tenant_value()]);
+        let query = SqlQuery::new(sql, vec![self.tenant_value()]);
         let sums = self.query_one(query, |row| Ok((row.number(0)?, totals(row, 1)?)))?;
         Ok(sums.unwrap_or_default())
     }
@@ -99,11 +99,11 @@ impl TenantReader<'_> {
 /// The conditions of a filter, apart from its page. The tenant is the first parameter.
 struct Conditions {
     sql: Vec<String>,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
 impl Conditions {
-    fn of(tenant: Value, filter: &ConversationFilter) -> Self {
+    fn of(tenant: SqlValue, filter: &ConversationFilter) -> Self {
         let mut it = Self { sql: vec!["tenant = $1".into()], values: vec![tenant] };
         it.sql.extend(filter.kind.map(of_kind));
         if !filter.states.is_empty() {
@@ -127,7 +127,7 @@ impl Conditions {
     }
 
     /// Adds a value and returns the parameter that stands for it.
-    fn bind(&mut self, value: Value) -> String {
+    fn bind(&mut self, value: SqlValue) -> String {
         self.values.push(value);
         format!("${}", self.values.len())
     }
@@ -195,8 +195,8 @@ fn labels(row: &Row, column: usize) -> Decoded<Labels> {
     let mut labels = Labels::new();
     for text in row.texts(column)? {
         let (name, value) = text.split_once('=').ok_or("a label without a value")?;
-        let label = Label::new(name, value).map_err(Unreadable::new)?;
-        labels.set(label).map_err(Unreadable::new)?;
+        let label = Label::new(name, value).map_err(UndecodableRow::new)?;
+        labels.set(label).map_err(UndecodableRow::new)?;
     }
     Ok(labels)
 }
