@@ -11,7 +11,7 @@ mod planning;
 pub mod postgres;
 mod row_codec;
 
-pub use copy::{CopyReport, copy};
+pub use copy::{CopyReport, copy, move_tenant};
 pub use embedded::{BackupContents, EmbeddedStore, IndexFolder, Sync};
 #[cfg(feature = "neo4j")]
 pub use neo4j::{Neo4jAddress, Neo4jCredentials, Neo4jStore};

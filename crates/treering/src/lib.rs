@@ -42,6 +42,7 @@ pub mod private_file;
 mod scope_context;
 mod search;
 mod store_url;
+mod tenants;
 mod tokenizers;
 
 /// Importers for the transcripts of other programs.
@@ -61,6 +62,7 @@ pub use prices::SpendOptions;
 pub use scope_context::ScopeContextBuilder;
 pub use search::SearchBuilder;
 pub use store_url::{StoreOptions, StoreUrl, open_store};
+pub use tenants::{TenantSummary, add_tenant, list_tenants, move_tenant, remove_tenant};
 pub use tokenizers::TokenizerOption;
 pub use treering_core::{
     AuditRecord, CaptureExclusions, ChatModel, Conversation, ConversationId, ConversationState,

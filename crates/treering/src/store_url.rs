@@ -12,9 +12,9 @@ use treering_stores::{EmbeddedStore, Sync};
 use crate::Result;
 
 /// The environment variables with the user and the password of a server.
-const USER_VARIABLE: &str = "TREERING_STORE_USER";
+pub(crate) const USER_VARIABLE: &str = "TREERING_STORE_USER";
 /// The password.
-const PASSWORD_VARIABLE: &str = "TREERING_STORE_PASSWORD";
+pub(crate) const PASSWORD_VARIABLE: &str = "TREERING_STORE_PASSWORD";
 
 /// The place of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

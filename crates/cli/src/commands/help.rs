@@ -21,6 +21,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "copy",
             "backup",
             "restore",
+            "copy",
+            "tenant",
             "export",
             "rename",
             "close",

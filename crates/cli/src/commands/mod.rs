@@ -44,6 +44,7 @@ mod stats;
 mod status;
 mod summarize;
 mod tail;
+mod tenant;
 mod threads;
 mod token;
 mod update;
@@ -194,6 +195,8 @@ enum Command {
     Export(export::Args),
     /// Copy one store to another: a folder or a server
     Copy(copy::Args),
+    /// List, create, delete and move tenants
+    Tenant(tenant::Args),
     /// Copy the store to a file; other processes can keep using it
     Backup(backup::Args),
     /// Replace the store with a backup; the replaced store is kept beside it
@@ -322,6 +325,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Export(args) => export::run(&args, &global.open()?),
         Command::Backup(args) => backup::run(&args, &global.open()?, output),
         Command::Copy(args) => copy::run(&args, global, output),
+        Command::Tenant(args) => tenant::run(&args, global, output),
         Command::Restore(args) => restore::run(&args, global, output),
         Command::Stats(args) => stats::run(&args, &global.open()?, output),
         Command::Verify(args) => verify::run(&args, &global.open()?, output),

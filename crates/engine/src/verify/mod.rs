@@ -12,10 +12,9 @@ use treering_core::{
     ThreadName, Timestamp, Turn, TurnNo,
 };
 
-use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::orphaned_vectors;
+use crate::{embed, orphaned_vectors};
 
 const PAGE: usize = 500;
 

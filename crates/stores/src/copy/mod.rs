@@ -60,6 +60,37 @@ pub fn copy(
     Ok(report)
 }
 
+/// Moves one tenant from a store to another: copies it, compares the two, and removes it from the
+/// first, unless something was written there in the meantime. Then it copies again.
+pub fn move_tenant(
+    from: &dyn Store,
+    to: &dyn Store,
+    tenant: &TenantId,
+    progress: &mut dyn FnMut(&CopyReport),
+) -> StoreResult<CopyReport> {
+    const ROUNDS: usize = 10;
+    for _ in 0..ROUNDS {
+        let mut report = CopyReport::default();
+        let end = end_of_feed(from, tenant)?;
+        let copied = TenantCopy { from, to, tenant: tenant.clone(), report: &mut report, progress };
+        match copied.run() {
+            // The comparison may have met a write that came after the copy.
+            Err(_) if end_of_feed(from, tenant)? != end => continue,
+            copied => copied?,
+        }
+        if from.maintenance().remove_tenant(tenant, Some(&end))? {
+            return Ok(report);
+        }
+    }
+    let reason = "it was written to during every attempt; stop its writers and repeat the command";
+    Err(Invalid::new(format!("tenant {tenant}"), reason).into())
+}
+
+fn end_of_feed(store: &dyn Store, tenant: &TenantId) -> StoreResult<Cursor> {
+    let filter = ChangeFilter::default();
+    Ok(store.reader(tenant)?.changes(&Cursor::start(), &filter, 0)?.cursor)
+}
+
 /// Copies a store to a file, which is an embedded store. Refuses a file that exists.
 pub(crate) fn backup(from: &dyn Store, to: &Path) -> StoreResult<()> {
     let failed = |detail: String| StoreError::Failed { path: to.into(), detail };

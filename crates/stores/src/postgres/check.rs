@@ -1,7 +1,7 @@
 //! Finds rows that this program cannot have written: rows without a conversation, and rows that it cannot decode.
 
 use super::PostgresStore;
-use super::connection::{Access, Grouping, Query};
+use super::connection::{Access, Grouping, SqlQuery};
 use super::error::Outcome;
 use super::value::{Columns, values};
 
@@ -38,7 +38,7 @@ pub(super) fn problems(store: &PostgresStore) -> Outcome<Vec<String>> {
         let sql = format!(
             "SELECT $1::text, x.tenant, count(*) FROM {table} x WHERE {IS_ORPHAN} GROUP BY x.tenant ORDER BY x.tenant"
         );
-        queries.push(Query::new(
+        queries.push(SqlQuery::new(
             sql,
             values![format!("rows of {table} that belong to no conversation")],
         ));
@@ -48,7 +48,7 @@ pub(super) fn problems(store: &PostgresStore) -> Outcome<Vec<String>> {
             "SELECT $1::text, x.tenant, count(*) FROM {table} x WHERE NOT ({column} IS JSON)
             GROUP BY x.tenant ORDER BY x.tenant"
         );
-        queries.push(Query::new(
+        queries.push(SqlQuery::new(
             sql,
             values![format!("rows of {table} whose column {column} is not JSON")],
         ));
@@ -63,13 +63,13 @@ pub(super) fn problems(store: &PostgresStore) -> Outcome<Vec<String>> {
 /// Removes derived rows that belong to no conversation.
 pub(super) fn repair(store: &PostgresStore) -> Outcome<Vec<String>> {
     let derived = OWNED.iter().filter(|(_, is_derived)| *is_derived);
-    let queries: Vec<Query> = derived
+    let queries: Vec<SqlQuery> = derived
         .map(|(table, _)| {
             let sql = format!(
                 "WITH removed AS (DELETE FROM {table} x WHERE {IS_ORPHAN} RETURNING x.tenant)
                 SELECT $1::text, tenant, count(*) FROM removed GROUP BY tenant ORDER BY tenant"
             );
-            Query::new(sql, values![*table])
+            SqlQuery::new(sql, values![*table])
         })
         .collect();
     let rows = store

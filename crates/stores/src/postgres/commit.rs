@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 use treering_core::ports::{CommitPlan, StoreResult};
-use treering_core::{CommitScope, StoreError, Write};
+use treering_core::{CommitScope, ConversationKey, StoreError, Write};
 
 use super::PostgresStore;
-use super::connection::{Access, Connection, FirstRow, Grouping, Query};
+use super::connection::{Access, FirstRow, Grouping, PgConnection, SqlQuery};
 use super::error::{Failure, Outcome};
 use super::locks::Locks;
-use super::read::{TenantReader, Versions};
-use super::value::{Columns, Value, values};
+use super::read::{SeenVersions, TenantReader};
+use super::value::{Columns, SqlValue, values};
 use super::write::CommitWriter;
 use crate::planning::plan_writes;
 
@@ -41,20 +41,22 @@ pub(super) fn commit(
 ) -> StoreResult<()> {
     let locks = Locks::of(store.schema(), scope);
     let access = Access::Tenant(scope.tenant().clone());
-    let mut attempt = Attempt { store, scope, locks, access, plan };
+    let mut attempt = CommitAttempt { store, scope, locks, access, plan };
     let (mut attempts, mut delays) = (0, RECONNECT_DELAYS.iter());
     loop {
-        let is_optimistic =
-            attempts < OPTIMISTIC_ATTEMPTS && matches!(scope, CommitScope::Conversation(_));
-        let failure = match attempt.run(is_optimistic) {
+        let optimistic = match scope {
+            CommitScope::Conversation(key) if attempts < OPTIMISTIC_ATTEMPTS => Some(key),
+            _ => None,
+        };
+        let failure = match attempt.run(optimistic) {
             Ok(has_written) => {
                 if has_written {
                     store.notifier.committed();
                 }
                 return Ok(());
             }
-            Err(CommitFailure::Unknown(failure)) => return Err(unknown(store, failure)),
-            Err(CommitFailure::NotWritten(failure)) => failure,
+            Err(AttemptFailure::Unknown(failure)) => return Err(unknown(store, failure)),
+            Err(AttemptFailure::NotWritten(failure)) => failure,
         };
         if failure.is_disconnect() {
             let Some(delay) = delays.next() else { return Err(store.explain(failure)) };
@@ -62,6 +64,7 @@ pub(super) fn commit(
             continue;
         }
         attempts += 1;
+        store.pool.count_conflict();
         if !(failure.is_conflict() || failure.is_stale_plan()) || attempts >= MAX_ATTEMPTS {
             return Err(store.explain(failure));
         }
@@ -81,21 +84,21 @@ fn unknown(store: &PostgresStore, failure: Failure) -> StoreError {
 }
 
 /// Why a commit failed.
-enum CommitFailure {
+enum AttemptFailure {
     /// Nothing was written.
     NotWritten(Failure),
     /// The connection broke before the server confirmed the commit, and its outcome could not be learned.
     Unknown(Failure),
 }
 
-impl From<Failure> for CommitFailure {
+impl From<Failure> for AttemptFailure {
     fn from(failure: Failure) -> Self {
         Self::NotWritten(failure)
     }
 }
 
 /// A commit that may be attempted several times.
-struct Attempt<'a> {
+struct CommitAttempt<'a> {
     store: &'a PostgresStore,
     scope: &'a CommitScope,
     locks: Locks,
@@ -103,20 +106,20 @@ struct Attempt<'a> {
     plan: CommitPlan,
 }
 
-impl Attempt<'_> {
+impl CommitAttempt<'_> {
     /// Returns whether something was written.
-    fn run(&mut self, is_optimistic: bool) -> Result<bool, CommitFailure> {
-        match is_optimistic {
-            true => self.run_optimistic(),
-            false => self.run_locked(),
+    fn run(&mut self, optimistic: Option<&ConversationKey>) -> Result<bool, AttemptFailure> {
+        match optimistic {
+            Some(key) => self.run_optimistic(key),
+            None => self.run_locked(),
         }
     }
 
     /// Plans first, then verifies and writes in one flight.
-    fn run_optimistic(&mut self) -> Result<bool, CommitFailure> {
+    fn run_optimistic(&mut self, key: &ConversationKey) -> Result<bool, AttemptFailure> {
         let mut pooled = self.store.pool.take()?;
         let (writes, versions) = pooled.with(|connection| {
-            let reader = TenantReader::verified(self.store, connection, self.scope);
+            let reader = TenantReader::verified(self.store, connection, key);
             let planned = self.plan_writes(&reader);
             // The reads of a plan that writes nothing or refuses may be of different moments.
             let has_written = planned.as_ref().is_ok_and(|writes| !writes.is_empty());
@@ -128,29 +131,31 @@ impl Attempt<'_> {
         if writes.is_empty() {
             return Ok(false);
         }
-        let mut answers = Vec::new();
+        let mut transaction = None;
         let written = pooled.with(|connection| {
             let queries = self.queries(connection, &writes, versions)?;
             let run = connection.run(&self.access, &queries, Grouping::Transaction);
-            answers = connection.take_partial();
+            transaction = ServerTransaction::of(&connection.take_partial(), connection);
             run
         });
         drop(pooled);
         match written {
             Ok(_) => Ok(true),
             Err(failure) if failure.is_disconnect() => {
-                self.resolve(failure, transaction_of(&answers), versions)
+                self.resolve(failure, transaction.as_ref(), versions)
             }
             Err(failure) => Err(failure.into()),
         }
     }
 
     /// Takes the locks, plans inside the transaction, then writes.
-    fn run_locked(&mut self) -> Result<bool, CommitFailure> {
+    fn run_locked(&mut self) -> Result<bool, AttemptFailure> {
         let mut pooled = self.store.pool.take()?;
         let lock = self.lock_query(None);
-        let begun =
-            pooled.with(|connection| connection.run(&self.access, &[lock], Grouping::Begin))?;
+        let transaction = pooled.with(|connection| {
+            let begun = connection.run(&self.access, &[lock], Grouping::Begin)?;
+            Ok(ServerTransaction::of(&begun, connection))
+        })?;
         let planned = pooled.with(|connection| {
             let reader = TenantReader::locked(self.store, connection, self.scope.tenant());
             let writes = self.plan_writes(&reader)?;
@@ -176,7 +181,7 @@ impl Attempt<'_> {
         match written {
             Ok(_) => Ok(!writes.is_empty()),
             Err(failure) if failure.is_disconnect() => {
-                self.resolve(failure, transaction_of(&begun), None)
+                self.resolve(failure, transaction.as_ref(), None)
             }
             Err(failure) => Err(failure.into()),
         }
@@ -186,30 +191,30 @@ impl Attempt<'_> {
         Ok(plan_writes(&mut self.plan, reader, self.scope)?)
     }
 
-    fn lock_query(&self, versions: Option<Versions>) -> Query {
+    fn lock_query(&self, versions: Option<SeenVersions>) -> SqlQuery {
         let (shared, exclusive) = self.locks.values();
         let conversation = match self.scope {
-            CommitScope::Conversation(key) => Value::from(key.id),
-            CommitScope::Tenant(_) | CommitScope::Provider(..) => Value::Null,
+            CommitScope::Conversation(key) => SqlValue::from(key.id),
+            CommitScope::Tenant(_) | CommitScope::Provider(..) => SqlValue::Null,
         };
-        let expected = versions.map_or(Value::Null, |it| it.value());
+        let expected = versions.map_or(SqlValue::Null, |it| it.value());
         let tenant = self.scope.tenant().as_str();
-        Query::new(BEGIN_COMMIT, values![tenant, shared, exclusive, conversation, expected])
+        SqlQuery::new(BEGIN_COMMIT, values![tenant, shared, exclusive, conversation, expected])
     }
 
     fn queries(
         &self,
-        connection: &mut Connection,
+        connection: &mut PgConnection,
         writes: &[Write],
-        versions: Option<Versions>,
-    ) -> Outcome<Vec<Query>> {
+        versions: Option<SeenVersions>,
+    ) -> Outcome<Vec<SqlQuery>> {
         let mut queries = vec![self.lock_query(versions)];
         queries.extend(self.writer(connection, writes)?.into_queries());
         Ok(queries)
     }
 
     /// The statements of the writes.
-    fn writer(&self, connection: &mut Connection, writes: &[Write]) -> Outcome<CommitWriter> {
+    fn writer(&self, connection: &mut PgConnection, writes: &[Write]) -> Outcome<CommitWriter> {
         let tenant = self.scope.tenant();
         let mut writer = CommitWriter::new(tenant, connection.seq_offset());
         if writes.iter().any(|write| matches!(write, Write::AddTombstones(..))) {
@@ -227,35 +232,40 @@ impl Attempt<'_> {
     fn resolve(
         &self,
         failure: Failure,
-        transaction: Option<String>,
-        versions: Option<Versions>,
-    ) -> Result<bool, CommitFailure> {
+        transaction: Option<&ServerTransaction>,
+        versions: Option<SeenVersions>,
+    ) -> Result<bool, AttemptFailure> {
         for delay in RECONNECT_DELAYS {
             thread::sleep(delay);
-            let asked = match (&transaction, versions) {
-                (Some(transaction), _) => self.transaction_state(transaction),
-                (None, Some(versions)) => self.is_unchanged(versions),
+            let state = transaction.map(|it| self.transaction_state(it));
+            let asked = match (state, versions) {
+                (None | Some(Ok(TransactionState::Unknown)), Some(versions)) => {
+                    self.is_unchanged(versions)
+                }
                 (None, None) => break,
+                (Some(state), _) => state,
             };
             match asked {
                 Ok(TransactionState::Committed) => return Ok(true),
-                Ok(TransactionState::Aborted) => return Err(CommitFailure::NotWritten(failure)),
+                Ok(TransactionState::Aborted) => return Err(AttemptFailure::NotWritten(failure)),
                 Ok(TransactionState::Unknown) => break,
                 // The server is still busy with it, or not back yet.
                 Ok(TransactionState::Open) | Err(_) => {}
             }
         }
-        Err(CommitFailure::Unknown(failure))
+        Err(AttemptFailure::Unknown(failure))
     }
 
-    fn transaction_state(&self, transaction: &str) -> Outcome<TransactionState> {
-        let query = Query::new("SELECT pg_xact_status($1::text::xid8)", values![transaction]);
-        let rows = self
-            .store
-            .pool
-            .take()?
-            .with(|connection| connection.run(&self.access, &[query], Grouping::None))?;
-        let state = rows.concat_first().map(|row| row.optional_text(0)).transpose()?.flatten();
+    fn transaction_state(&self, of: &ServerTransaction) -> Outcome<TransactionState> {
+        let query = SqlQuery::new("SELECT pg_xact_status($1::text::xid8)", values![of.id.as_str()]);
+        let state = self.store.pool.take()?.with(|connection| {
+            // A promoted standby gives the ids that it has not received to other transactions.
+            if connection.timeline() != of.timeline {
+                return Ok(None);
+            }
+            let rows = connection.run(&self.access, &[query], Grouping::None)?;
+            Ok(rows.concat_first().map(|row| row.optional_text(0)).transpose()?.flatten())
+        })?;
         Ok(match state.as_deref() {
             Some("committed") => TransactionState::Committed,
             Some("aborted") => TransactionState::Aborted,
@@ -265,7 +275,7 @@ impl Attempt<'_> {
     }
 
     /// Whether nothing was written since the plan, which the locks make certain: they wait for a commit in progress.
-    fn is_unchanged(&self, versions: Versions) -> Outcome<TransactionState> {
+    fn is_unchanged(&self, versions: SeenVersions) -> Outcome<TransactionState> {
         let query = self.lock_query(Some(versions));
         let locked = self
             .store
@@ -280,7 +290,7 @@ impl Attempt<'_> {
     }
 }
 
-/// What became of a transaction.
+/// The end of a transaction.
 enum TransactionState {
     Committed,
     Aborted,
@@ -288,7 +298,16 @@ enum TransactionState {
     Unknown,
 }
 
-/// The id of the transaction, which `begin_commit` returns.
-fn transaction_of(answers: &[Vec<Row>]) -> Option<String> {
-    answers.first()?.first()?.text(0).ok()
+/// A transaction of the server, in the history in which its id is unique.
+struct ServerTransaction {
+    id: String,
+    timeline: String,
+}
+
+impl ServerTransaction {
+    /// The transaction whose id `begin_commit` has returned.
+    fn of(answers: &[Vec<Row>], connection: &PgConnection) -> Option<Self> {
+        let id = answers.first()?.first()?.text(0).ok()?;
+        Some(Self { id, timeline: connection.timeline().to_owned() })
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -13,12 +14,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
-use tokio_stream::Stream;
 use treering_core::TenantId;
 
 use super::error::{Failure, Outcome};
-use super::options::Target;
-use super::value::{Columns, Value};
+use super::options::ServerTarget;
+use super::pool::Counters;
+use super::value::{Columns, SqlValue};
 
 /// Maximum time to wait for a lock of the server.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
@@ -36,13 +37,13 @@ const MAX_PREPARED: usize = 500;
 
 /// A statement with its parameters.
 #[derive(Debug, Clone)]
-pub(super) struct Query {
+pub(super) struct SqlQuery {
     pub(super) sql: Cow<'static, str>,
-    pub(super) values: Vec<Value>,
+    pub(super) values: Vec<SqlValue>,
 }
 
-impl Query {
-    pub(super) fn new(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
+impl SqlQuery {
+    pub(super) fn new(sql: impl Into<Cow<'static, str>>, values: Vec<SqlValue>) -> Self {
         Self { sql: sql.into(), values }
     }
 }
@@ -79,23 +80,30 @@ pub(super) enum Grouping {
 }
 
 /// A connection with its prepared statements.
-pub(super) struct Connection {
+pub(super) struct PgConnection {
     client: Client,
     statements: HashMap<Cow<'static, str>, Statement>,
     access: Option<Access>,
     /// Added to the number of every write of a commit (schema/0001_tables.sql).
     seq_offset: i64,
+    /// The history of the server that it writes: a promoted standby begins another one.
+    timeline: String,
     /// The answers that arrived before the last flight failed.
     partial: Vec<Vec<Row>>,
+    counters: Arc<Counters>,
 }
 
 /// Sends one message of a flight and waits for its answer.
 type Exchange<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>;
 
-impl Connection {
+impl PgConnection {
     /// Connects, with the tables of the store in the search path.
-    pub(super) fn open(target: &Target, runtime: &Handle) -> Outcome<Self> {
+    pub(super) fn open(
+        target: &ServerTarget,
+        runtime: &Handle,
+        counters: Arc<Counters>,
+    ) -> Outcome<Self> {
         let (config, tls, handle) = (target.config.clone(), target.tls.clone(), runtime.clone());
         let setup = format!("{TIMEOUTS}; SET search_path = {}, public", target.schema);
         let connecting = runtime.spawn(async move {
@@ -107,24 +115,32 @@ impl Connection {
         });
         let client = wait(connecting, ANSWER_TIMEOUT)
             .ok_or(Failure::TimedOut(ANSWER_TIMEOUT))?
-            .map_err(|error| super::value::Unreadable::new(error))??;
+            .map_err(super::value::UndecodableRow::new)??;
         Ok(Self {
             client,
             statements: HashMap::new(),
             access: None,
             seq_offset: 0,
+            timeline: String::new(),
             partial: Vec::new(),
+            counters,
         })
     }
 
-    /// Reads the offset of sequence numbers, once the tables exist.
-    pub(super) fn read_offset(&mut self) -> Outcome<()> {
-        let query = Query::new("SELECT xid_offset << 20 FROM store", Vec::new());
+    /// Reads the offset of sequence numbers and the timeline, once the tables exist.
+    pub(super) fn read_server_state(&mut self) -> Outcome<()> {
+        let sql = "SELECT xid_offset << 20, CASE WHEN pg_is_in_recovery() THEN ''
+            ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM store";
+        let query = SqlQuery::new(sql, Vec::new());
         let rows = self.run(&Access::AllTenants, &[query], Grouping::None)?;
         if let Some(row) = rows.concat_first() {
-            self.seq_offset = row.long(0)?;
+            (self.seq_offset, self.timeline) = (row.long(0)?, row.text(1)?);
         }
         Ok(())
+    }
+
+    pub(super) fn timeline(&self) -> &str {
+        &self.timeline
     }
 
     pub(super) const fn seq_offset(&self) -> i64 {
@@ -156,29 +172,11 @@ impl Connection {
         }))
     }
 
-    /// Passes the output of a COPY statement on in pieces.
-    pub(super) fn copy_out(
-        &self,
-        sql: &str,
-        mut receive: impl FnMut(&[u8]) -> Outcome<()>,
-    ) -> Outcome<()> {
-        let timed_out = || Failure::TimedOut(ANSWER_TIMEOUT);
-        let stream = wait(self.client.copy_out(sql), ANSWER_TIMEOUT).ok_or_else(timed_out)??;
-        let mut stream = std::pin::pin!(stream);
-        loop {
-            let piece = std::future::poll_fn(|context| stream.as_mut().poll_next(context));
-            match wait(piece, ANSWER_TIMEOUT).ok_or_else(timed_out)? {
-                Some(piece) => receive(&piece?)?,
-                None => return Ok(()),
-            }
-        }
-    }
-
     /// Sends statements in one flight and returns the rows of each. After an error, no transaction is open.
     pub(super) fn run(
         &mut self,
         access: &Access,
-        queries: &[Query],
+        queries: &[SqlQuery],
         grouping: Grouping,
     ) -> Outcome<Vec<Vec<Row>>> {
         let ran = self.try_run(access, queries, grouping);
@@ -201,7 +199,7 @@ impl Connection {
     fn try_run(
         &mut self,
         access: &Access,
-        queries: &[Query],
+        queries: &[SqlQuery],
         grouping: Grouping,
     ) -> Outcome<Vec<Vec<Row>>> {
         self.prepare(queries)?;
@@ -235,7 +233,13 @@ impl Connection {
         flight.extend(
             after.map(|sql| -> Exchange<'_> { Box::pin(simple(&self.client, sql.into())) }),
         );
-        let Some(answers) = wait(Flight::new(flight), ANSWER_TIMEOUT) else {
+        let (started, statements) = (Instant::now(), queries.len() as u64);
+        let answered = wait(Flight::new(flight), ANSWER_TIMEOUT);
+        self.counters.statements.fetch_add(statements, Ordering::Relaxed);
+        self.counters.round_trips.fetch_add(1, Ordering::Relaxed);
+        let waited = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.counters.waited_micros.fetch_add(waited, Ordering::Relaxed);
+        let Some(answers) = answered else {
             return Err(Failure::TimedOut(ANSWER_TIMEOUT));
         };
         let mut rows = Vec::with_capacity(answers.len());
@@ -257,7 +261,7 @@ impl Connection {
     }
 
     /// Prepares the statements that are not, in one flight.
-    fn prepare(&mut self, queries: &[Query]) -> Outcome<()> {
+    fn prepare(&mut self, queries: &[SqlQuery]) -> Outcome<()> {
         if self.statements.len() > MAX_PREPARED {
             self.statements.clear();
         }
@@ -305,7 +309,7 @@ async fn simple(
 async fn extended(
     client: &Client,
     statement: &Statement,
-    values: &[Value],
+    values: &[SqlValue],
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
     client.query(statement, &values).await

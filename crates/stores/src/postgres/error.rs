@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use treering_core::StoreError;
 
-use super::value::Unreadable;
+use super::value::UndecodableRow;
 
 /// The conversation or tenant has changed since the plan was made (schema/0002_commit.sql).
 const CHANGED: &str = "TR001";
@@ -23,7 +23,7 @@ pub(super) enum Failure {
     /// The state that a plan saw has changed, and nothing was written.
     Changed,
     /// A row does not hold what this program writes.
-    Unreadable(Unreadable),
+    Unreadable(UndecodableRow),
     /// Anything else, such as a plan that refused.
     Store(StoreError),
 }
@@ -36,8 +36,8 @@ impl From<tokio_postgres::Error> for Failure {
     }
 }
 
-impl From<Unreadable> for Failure {
-    fn from(error: Unreadable) -> Self {
+impl From<UndecodableRow> for Failure {
+    fn from(error: UndecodableRow) -> Self {
         Self::Unreadable(error)
     }
 }

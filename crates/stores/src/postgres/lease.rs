@@ -6,11 +6,11 @@ use treering_core::ports::{JobFilter, StoreResult};
 use treering_core::{BatchSizes, ConversationKey, Job, TenantId, Timestamp};
 
 use super::PostgresStore;
-use super::connection::{Access, Grouping, Query};
+use super::connection::{Access, Grouping, SqlQuery};
 use super::error::Outcome;
 use super::locks::Locks;
 use super::read::{DUE, JOB, due_values, job, job_query};
-use super::value::{Columns, Unreadable, Value, blobs, integers, values};
+use super::value::{Columns, SqlValue, UndecodableRow, blobs, integers, values};
 use crate::row_codec::lease_of;
 
 /// Attempts while other workers take the jobs that this one has seen.
@@ -44,7 +44,7 @@ pub(super) fn lease(
     Ok(Vec::new())
 }
 
-fn find(store: &PostgresStore, access: &Access, query: Query) -> Outcome<Vec<Job>> {
+fn find(store: &PostgresStore, access: &Access, query: SqlQuery) -> Outcome<Vec<Job>> {
     let rows = store.read(access, &[query], Grouping::None)?;
     rows.concat().iter().map(|row| Ok(job(row)?)).collect()
 }
@@ -67,7 +67,7 @@ fn take(
     let locks = Locks::of_conversations(store.schema(), tenant, &keys);
     let (shared, exclusive) = locks.values();
     let lock = "SELECT begin_commit($1, $2, $3, NULL, NULL)";
-    let lock = Query::new(lock, values![tenant.as_str(), shared, exclusive]);
+    let lock = SqlQuery::new(lock, values![tenant.as_str(), shared, exclusive]);
     let taken = format!(
         "WITH leased AS (
             UPDATE jobs j SET state = 1, worker = $4, due_at = $5
@@ -81,7 +81,7 @@ fn take(
         SELECT * FROM leased"
     );
     let until = jobs.first().map_or(0, |job| lease_of(job).0);
-    let columns: [Value; 4] = [
+    let columns: [SqlValue; 4] = [
         blobs(jobs.iter().map(|job| &job.conversation.as_bytes()[..])),
         integers(jobs.iter().map(|job| u32::from(job.kind.height()))),
         integers(jobs.iter().map(|job| job.kind.position())),
@@ -93,10 +93,10 @@ fn take(
         values.extend(values![worker, until]);
         values.extend(columns);
         values.push((connection.seq_offset() + 1).into());
-        connection.run(access, &[lock, Query::new(taken, values)], Grouping::Transaction)
+        connection.run(access, &[lock, SqlQuery::new(taken, values)], Grouping::Transaction)
     })?;
     let rows: &[Row] = rows.get(1).map_or(&[], Vec::as_slice);
-    let leased = rows.iter().map(job).collect::<Result<Vec<_>, Unreadable>>()?;
+    let leased = rows.iter().map(job).collect::<Result<Vec<_>, UndecodableRow>>()?;
     // In the order in which they should run.
     jobs.retain(|job| {
         leased.iter().any(|it| (it.conversation, it.id) == (job.conversation, job.id))
@@ -122,9 +122,9 @@ pub(super) fn tenant_with_due_jobs(
     let mut values = values![after.map_or("", |tenant| tenant.as_str())];
     values.extend(due_values(now));
     let found = store
-        .read(&Access::AllTenants, &[Query::new(sql, values)], Grouping::None)
+        .read(&Access::AllTenants, &[SqlQuery::new(sql, values)], Grouping::None)
         .and_then(|rows| match rows.concat().first() {
-            Some(row) => Ok(Some(TenantId::new(row.text(0)?).map_err(Unreadable::new)?)),
+            Some(row) => Ok(Some(TenantId::new(row.text(0)?).map_err(UndecodableRow::new)?)),
             None => Ok(None),
         });
     found.map_err(|failure| store.explain(failure))

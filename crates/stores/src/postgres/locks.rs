@@ -3,7 +3,7 @@
 
 use treering_core::{CommitScope, ContentHash, ConversationKey, TenantId};
 
-use super::value::Value;
+use super::value::SqlValue;
 
 /// The locks of one commit, in the order in which they are taken: the tenant, then what is below it. Every commit
 /// follows this order, so that commits never wait for each other in a circle.
@@ -48,8 +48,8 @@ impl Locks {
     }
 
     /// The parameters of `begin_commit`.
-    pub(super) fn values(&self) -> (Value, Value) {
-        (self.shared.into(), Value::Integers(self.exclusive.clone()))
+    pub(super) fn values(&self) -> (SqlValue, SqlValue) {
+        (self.shared.into(), SqlValue::Integers(self.exclusive.clone()))
     }
 }
 

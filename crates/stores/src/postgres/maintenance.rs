@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use treering_core::ports::{Description, Maintenance, ScrubReport, StoreResult};
+use treering_core::ports::{
+    ConnectionUsage, Cursor, Description, Maintenance, ScrubReport, StoreResult,
+};
 use treering_core::{StoreError, TenantId};
 
-use super::connection::{Access, FirstRow, Grouping, Query};
+use super::connection::{Access, FirstRow, Grouping, SqlQuery};
 use super::error::Outcome;
-use super::value::{Columns, Unreadable};
-use super::{PostgresStore, backup, check, migrate};
+use super::value::{Columns, UndecodableRow};
+use super::{PostgresStore, check, migrate, tenants};
 
 /// The tables with content, which a scrub cleans.
 const CONTENT: &str =
@@ -17,7 +19,7 @@ const CONTENT: &str =
 impl PostgresStore {
     /// The first column of the first row of a statement that concerns all tenants.
     fn first_number(&self, sql: &'static str) -> StoreResult<i64> {
-        let query = Query::new(sql, Vec::new());
+        let query = SqlQuery::new(sql, Vec::new());
         let found = self.read(&Access::AllTenants, &[query], Grouping::None).and_then(|rows| {
             Ok(rows.concat_first().map(|row| row.long(0)).transpose()?.unwrap_or(0))
         });
@@ -38,14 +40,26 @@ impl PostgresStore {
 
 impl Maintenance for PostgresStore {
     fn tenants(&self) -> StoreResult<Vec<TenantId>> {
-        let query = Query::new("SELECT tenant FROM tenants ORDER BY tenant", Vec::new());
+        let query = SqlQuery::new("SELECT tenant FROM tenants ORDER BY tenant", Vec::new());
         let rows = self.read(&Access::AllTenants, &[query], Grouping::None).and_then(|rows| {
             let tenant = |row: &_| -> Outcome<TenantId> {
-                Ok(TenantId::new(Columns::text(row, 0)?).map_err(Unreadable::new)?)
+                Ok(TenantId::new(Columns::text(row, 0)?).map_err(UndecodableRow::new)?)
             };
             rows.concat().iter().map(tenant).collect()
         });
         rows.map_err(|failure| self.explain(failure))
+    }
+
+    fn add_tenant(&self, tenant: &TenantId) -> StoreResult<()> {
+        tenants::add(self, tenant).map_err(|failure| self.explain(failure))
+    }
+
+    fn remove_tenant(&self, tenant: &TenantId, only_at: Option<&Cursor>) -> StoreResult<bool> {
+        tenants::remove(self, tenant, only_at)
+    }
+
+    fn connections(&self) -> Option<ConnectionUsage> {
+        Some(self.pool.usage())
     }
 
     fn check(&self) -> StoreResult<Vec<String>> {
@@ -69,7 +83,7 @@ impl Maintenance for PostgresStore {
     }
 
     fn backup(&self, to: &Path) -> StoreResult<()> {
-        backup::backup(self, to)
+        crate::copy::backup(self, to)
     }
 
     fn pending_scrubs(&self) -> StoreResult<u32> {

@@ -7,11 +7,11 @@
 use treering_core::StoreError;
 use treering_core::ports::StoreResult;
 
-use super::connection::{Access, Connection, FirstRow, Grouping, Query};
+use super::connection::{Access, FirstRow, Grouping, PgConnection, SqlQuery};
 use super::error::{Failure, Outcome};
 use super::locks::migration_key;
-use super::options::Target;
-use super::value::{Columns, Unreadable, Value, values};
+use super::options::ServerTarget;
+use super::value::{Columns, SqlValue, UndecodableRow, values};
 
 const MIGRATIONS: &[&str] =
     &[include_str!("schema/0001_tables.sql"), include_str!("schema/0002_commit.sql")];
@@ -36,7 +36,7 @@ const NUMBERED: [&str; 9] = [
 ];
 
 /// Brings the schema to the newest version. Of several processes that start at once, one migrates and the others wait.
-pub(super) fn migrate(connection: &Connection, target: &Target) -> StoreResult<()> {
+pub(super) fn migrate(connection: &PgConnection, target: &ServerTarget) -> StoreResult<()> {
     let explain = |failure: Failure| failure.explain(&target.location);
     let lock = migration_key(&target.schema);
     connection.execute_batch(&format!("SELECT pg_advisory_lock({lock})")).map_err(explain)?;
@@ -45,7 +45,7 @@ pub(super) fn migrate(connection: &Connection, target: &Target) -> StoreResult<(
     migrated
 }
 
-fn migrate_locked(connection: &Connection, target: &Target) -> StoreResult<()> {
+fn migrate_locked(connection: &PgConnection, target: &ServerTarget) -> StoreResult<()> {
     let schema = &target.schema;
     let found = version(connection, schema).map_err(|failure| failure.explain(&target.location))?;
     if found > NEWEST {
@@ -83,21 +83,15 @@ fn steps(schema: &str, found: u32) -> String {
     steps
 }
 
-/// The beginning of a script that creates the tables in an empty database and leaves its transaction open.
-pub(super) fn script(schema: &str) -> String {
-    let all_tenants = "SET treering.tenant = '*';";
-    format!("BEGIN;\nSET search_path = {schema}, public;\n{all_tenants}\n{}", steps(schema, 0))
-}
-
 /// The version of the schema; 0 if there is none.
-fn version(connection: &Connection, schema: &str) -> Outcome<u32> {
+fn version(connection: &PgConnection, schema: &str) -> Outcome<u32> {
     let server = first_number(connection, "SHOW server_version_num")?;
     if server < OLDEST_SERVER {
         let reason = format!(
             "the server has version {}; Treering needs PostgreSQL 16 or newer",
             server / 10_000
         );
-        return Err(Unreadable(reason).into());
+        return Err(UndecodableRow(reason).into());
     }
     let exists = format!(
         "SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}' AND tablename = 'migrations'"
@@ -112,16 +106,16 @@ fn version(connection: &Connection, schema: &str) -> Outcome<u32> {
     Ok(u32::try_from(version).unwrap_or(0))
 }
 
-fn first_number(connection: &Connection, sql: &str) -> Outcome<i64> {
+fn first_number(connection: &PgConnection, sql: &str) -> Outcome<i64> {
     let text = connection.first_text(sql)?;
     Ok(text.as_deref().unwrap_or_default().parse().unwrap_or(0))
 }
 
 /// Keeps sequence numbers rising. They come from the ids of transactions, so after the tables were restored on another
 /// server, whose ids are lower, an offset lifts them above every number in the tables.
-pub(super) fn adopt_server(connection: &mut Connection, target: &Target) -> Outcome<()> {
+pub(super) fn adopt_server(connection: &mut PgConnection, target: &ServerTarget) -> Outcome<()> {
     let current = "SELECT system_identifier::text FROM pg_control_system()";
-    let known = Query::new("SELECT system FROM store", Vec::new());
+    let known = SqlQuery::new("SELECT system FROM store", Vec::new());
     let all = Access::AllTenants;
     let system = connection.first_text(current)?.unwrap_or_default();
     let rows = connection.run(&all, std::slice::from_ref(&known), Grouping::None)?;
@@ -137,8 +131,8 @@ pub(super) fn adopt_server(connection: &mut Connection, target: &Target) -> Outc
         newest.join(", ")
     );
     let queries = [
-        Query::new("SELECT pg_advisory_xact_lock($1)", values![lock]),
-        Query::new(adopt, vec![Value::from(system)]),
+        SqlQuery::new("SELECT pg_advisory_xact_lock($1)", values![lock]),
+        SqlQuery::new(adopt, vec![SqlValue::from(system)]),
     ];
     connection.run(&all, &queries, Grouping::Transaction).map(drop)
 }

@@ -5,7 +5,6 @@
 //! transaction ids, and readers of the change feed stay below the oldest open one (`read/feed`). Other processes
 //! learn of commits through `notify`.
 
-mod backup;
 mod check;
 mod commit;
 mod connection;
@@ -18,6 +17,7 @@ mod notify;
 mod options;
 mod pool;
 mod read;
+mod tenants;
 mod value;
 mod write;
 
@@ -29,12 +29,11 @@ use tokio_postgres::Row;
 use treering_core::ports::{CommitPlan, Cursor, JobFilter, Maintenance, Revision, StoreResult};
 use treering_core::{BatchSizes, CommitScope, Job, Reader, Store, StoreError, TenantId, Timestamp};
 
-use connection::{Access, Grouping, Query};
+use connection::{Access, Grouping, SqlQuery};
 use error::{Failure, Outcome};
 use notify::Notifier;
 pub use options::PostgresOptions;
-use pool::Pool;
-pub use pool::PoolUsage;
+use pool::ConnectionPool;
 use read::TenantReader;
 
 /// Maximum time to wait for the connection that listens for commits.
@@ -45,7 +44,7 @@ const RUNTIME_THREADS: usize = 2;
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
-    pool: Pool,
+    pool: ConnectionPool,
     notifier: Arc<Notifier>,
     /// Declared last: the connections end before the threads that drive them. `None` only while it is dropped.
     runtime: Option<Runtime>,
@@ -64,7 +63,7 @@ impl PostgresStore {
                 path: target.location.clone().into(),
                 detail: format!("cannot start a thread: {error}"),
             })?;
-        let pool = Pool::new(target, runtime.handle().clone());
+        let pool = ConnectionPool::new(target, runtime.handle().clone());
         let explain = |failure: Failure| failure.explain(&pool.target().location);
         let mut connection = pool.connect().map_err(explain)?;
         migrate::migrate(&connection, pool.target())?;
@@ -73,12 +72,6 @@ impl PostgresStore {
         let notifier = Notifier::start(pool.target(), runtime.handle());
         notifier.wait_for_listener(LISTENER_TIMEOUT);
         Ok(Self { pool, notifier, runtime: Some(runtime) })
-    }
-
-    /// The connections of the pool, for metrics.
-    #[must_use]
-    pub fn pool_usage(&self) -> PoolUsage {
-        self.pool.usage()
     }
 
     fn location(&self) -> &str {
@@ -97,7 +90,7 @@ impl PostgresStore {
     fn read(
         &self,
         access: &Access,
-        queries: &[Query],
+        queries: &[SqlQuery],
         grouping: Grouping,
     ) -> Outcome<Vec<Vec<Row>>> {
         let mut attempts = 0;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_postgres::AsyncMessage;
 use treering_core::ports::Revision;
 
-use super::options::Target;
+use super::options::ServerTarget;
 
 /// Minimum interval between two notifications.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -38,7 +38,7 @@ struct NotifierState {
 
 impl Notifier {
     /// Starts the task that listens and sends. It ends with the notifier.
-    pub(super) fn start(target: &Target, runtime: &Handle) -> Arc<Self> {
+    pub(super) fn start(target: &ServerTarget, runtime: &Handle) -> Arc<Self> {
         let outgoing = Arc::new(Notify::new());
         let notifier = Arc::new(Self {
             state: Mutex::default(),
@@ -123,7 +123,7 @@ impl Drop for Notifier {
 
 /// Listens and sends on one connection until it breaks or the notifier is dropped.
 async fn exchange(
-    target: &Target,
+    target: &ServerTarget,
     weak: &Weak<Notifier>,
     outgoing: &Notify,
 ) -> Result<(), tokio_postgres::Error> {

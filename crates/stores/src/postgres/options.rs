@@ -13,7 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use treering_core::ports::StoreResult;
 use treering_core::{Invalid, StoreError};
 
-/// Where the store is, and how to connect to it.
+/// The address of the store, and how to connect to it.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresOptions {
     /// The address: `postgres://USER@HOST:PORT/DATABASE`. Besides the parameters of PostgreSQL, it takes `schema`,
@@ -28,7 +28,7 @@ pub struct PostgresOptions {
 
 /// The parsed options.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct ServerTarget {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
     pub(super) schema: String,
@@ -44,7 +44,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl PostgresOptions {
-    pub(super) fn parse(&self) -> StoreResult<Target> {
+    pub(super) fn parse(&self) -> StoreResult<ServerTarget> {
         let (base, parameters) = self.url.split_once('?').unwrap_or((&self.url, ""));
         let (mut schema, mut pool, mut authorities) = (SCHEMA.to_owned(), POOL, None);
         let mut others = Vec::new();
@@ -77,7 +77,7 @@ impl PostgresOptions {
         config.application_name("treering").connect_timeout(CONNECT_TIMEOUT);
         config.tcp_user_timeout(USER_TIMEOUT).keepalives_idle(Duration::from_secs(15));
         let location = location(&config, &schema);
-        Ok(Target { tls: tls(authorities)?, config, schema, pool, location })
+        Ok(ServerTarget { tls: tls(authorities)?, config, schema, pool, location })
     }
 }
 
@@ -145,7 +145,7 @@ fn tls(authorities: Option<PathBuf>) -> StoreResult<MakeRustlsConnect> {
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> StoreResult<Target> {
+    fn parse(url: &str) -> StoreResult<ServerTarget> {
         PostgresOptions { url: url.into(), user: None, password: Some("secret".into()) }.parse()
     }
 

@@ -1,78 +1,81 @@
 //! A bounded pool of connections. A broken connection is dropped, and the next call opens a new one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use treering_core::ports::ConnectionUsage;
 
-use super::connection::Connection;
+use super::connection::PgConnection;
 use super::error::{Failure, Outcome};
-use super::options::Target;
+use super::options::ServerTarget;
 
 /// Maximum time to wait for a free connection.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-pub(super) struct Pool {
-    target: Target,
+pub(super) struct ConnectionPool {
+    target: ServerTarget,
     runtime: Handle,
     state: Mutex<PoolState>,
     released: Condvar,
-    opened: AtomicU64,
     broken: AtomicU64,
+    counters: Arc<Counters>,
+}
+
+/// Counts the work of the connections of a pool.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) statements: AtomicU64,
+    pub(super) round_trips: AtomicU64,
+    pub(super) waited_micros: AtomicU64,
+    pub(super) conflicts: AtomicU64,
 }
 
 #[derive(Default)]
 struct PoolState {
-    idle: Vec<Connection>,
+    idle: Vec<PgConnection>,
     /// Connections that exist, idle or not.
     size: usize,
 }
 
-/// The state of the pool at one moment, for metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PoolUsage {
-    /// Maximum number of connections.
-    pub limit: usize,
-    /// Connections that are open.
-    pub open: usize,
-    /// Connections that serve no call.
-    pub idle: usize,
-    /// Connections opened since the store was.
-    pub opened: u64,
-    /// Connections that were dropped because they broke.
-    pub broken: u64,
-}
-
-impl Pool {
-    pub(super) fn new(target: Target, runtime: Handle) -> Self {
+impl ConnectionPool {
+    pub(super) fn new(target: ServerTarget, runtime: Handle) -> Self {
         Self {
             target,
             runtime,
             state: Mutex::default(),
             released: Condvar::new(),
-            opened: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            counters: Arc::default(),
         }
     }
 
-    pub(super) const fn target(&self) -> &Target {
+    pub(super) const fn target(&self) -> &ServerTarget {
         &self.target
     }
 
-    pub(super) fn usage(&self) -> PoolUsage {
+    pub(super) fn usage(&self) -> ConnectionUsage {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let state = self.lock();
-        PoolUsage {
+        ConnectionUsage {
             limit: self.target.pool,
             open: state.size,
             idle: state.idle.len(),
-            opened: self.opened.load(Ordering::Relaxed),
-            broken: self.broken.load(Ordering::Relaxed),
+            broken: count(&self.broken),
+            statements: count(&self.counters.statements),
+            round_trips: count(&self.counters.round_trips),
+            waited_micros: count(&self.counters.waited_micros),
+            conflicts: count(&self.counters.conflicts),
         }
     }
 
+    pub(super) fn count_conflict(&self) {
+        self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Takes an idle connection, or opens one.
-    pub(super) fn take(&self) -> Outcome<Pooled<'_>> {
+    pub(super) fn take(&self) -> Outcome<PooledConnection<'_>> {
         let started = Instant::now();
         let mut state = self.lock();
         loop {
@@ -82,7 +85,11 @@ impl Pool {
                     state.size -= 1;
                     continue;
                 }
-                return Ok(Pooled { pool: self, connection: Some(connection), is_broken: false });
+                return Ok(PooledConnection {
+                    pool: self,
+                    connection: Some(connection),
+                    is_broken: false,
+                });
             }
             if state.size < self.target.pool {
                 state.size += 1;
@@ -99,16 +106,15 @@ impl Pool {
     }
 
     /// Opens a connection beside the pool.
-    pub(super) fn connect(&self) -> Outcome<Connection> {
-        Connection::open(&self.target, &self.runtime)
+    pub(super) fn connect(&self) -> Outcome<PgConnection> {
+        PgConnection::open(&self.target, &self.runtime, Arc::clone(&self.counters))
     }
 
-    fn open(&self) -> Outcome<Pooled<'_>> {
+    fn open(&self) -> Outcome<PooledConnection<'_>> {
         // Gives its place back if connecting fails.
-        let mut place = Pooled { pool: self, connection: None, is_broken: false };
+        let mut place = PooledConnection { pool: self, connection: None, is_broken: false };
         let mut connection = self.connect()?;
-        connection.read_offset()?;
-        self.opened.fetch_add(1, Ordering::Relaxed);
+        connection.read_server_state()?;
         place.connection = Some(connection);
         Ok(place)
     }
@@ -119,18 +125,18 @@ impl Pool {
 }
 
 /// A connection of the pool. Returns to it when dropped.
-pub(super) struct Pooled<'a> {
-    pool: &'a Pool,
+pub(super) struct PooledConnection<'a> {
+    pool: &'a ConnectionPool,
     /// `None` only while it is opened or dropped.
-    connection: Option<Connection>,
+    connection: Option<PgConnection>,
     is_broken: bool,
 }
 
-impl Pooled<'_> {
+impl PooledConnection<'_> {
     /// Runs a call, and drops the connection afterwards if it broke.
     pub(super) fn with<T>(
         &mut self,
-        call: impl FnOnce(&mut Connection) -> Outcome<T>,
+        call: impl FnOnce(&mut PgConnection) -> Outcome<T>,
     ) -> Outcome<T> {
         let Some(connection) = &mut self.connection else {
             unreachable!("taken only when dropped")
@@ -146,7 +152,7 @@ impl Pooled<'_> {
     }
 }
 
-impl Drop for Pooled<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let connection = self.connection.take();
         let mut state = self.pool.lock();

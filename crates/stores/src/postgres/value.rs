@@ -15,7 +15,7 @@ const ESCAPE: char = '\u{10ffff}';
 
 /// A parameter of a statement.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(super) enum SqlValue {
     Null,
     Integer(i64),
     Real(f64),
@@ -27,7 +27,7 @@ pub(super) enum Value {
     Blobs(Vec<Vec<u8>>),
 }
 
-impl ToSql for Value {
+impl ToSql for SqlValue {
     fn to_sql(
         &self,
         ty: &Type,
@@ -55,7 +55,7 @@ impl ToSql for Value {
 
 macro_rules! from_integers {
     ($($ty:ty),*) => {
-        $(impl From<$ty> for Value {
+        $(impl From<$ty> for SqlValue {
             fn from(value: $ty) -> Self {
                 Self::Integer(i64::from(value))
             }
@@ -65,37 +65,37 @@ macro_rules! from_integers {
 
 from_integers!(u8, u32, i64);
 
-impl From<u64> for Value {
+impl From<u64> for SqlValue {
     fn from(value: u64) -> Self {
         Self::Integer(value.cast_signed())
     }
 }
 
-impl From<usize> for Value {
+impl From<usize> for SqlValue {
     fn from(value: usize) -> Self {
         Self::Integer(i64::try_from(value).unwrap_or(i64::MAX))
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for SqlValue {
     fn from(value: f64) -> Self {
         Self::Real(value)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for SqlValue {
     fn from(value: bool) -> Self {
         Self::Boolean(value)
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for SqlValue {
     fn from(text: &str) -> Self {
         Self::Text(escaped(text).into_owned())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for SqlValue {
     fn from(text: String) -> Self {
         match escaped(&text) {
             Cow::Borrowed(_) => Self::Text(text),
@@ -104,66 +104,66 @@ impl From<String> for Value {
     }
 }
 
-impl From<&String> for Value {
+impl From<&String> for SqlValue {
     fn from(text: &String) -> Self {
         text.as_str().into()
     }
 }
 
-impl From<&[u8]> for Value {
+impl From<&[u8]> for SqlValue {
     fn from(bytes: &[u8]) -> Self {
         Self::Blob(bytes.to_vec())
     }
 }
 
-impl<const N: usize> From<&[u8; N]> for Value {
+impl<const N: usize> From<&[u8; N]> for SqlValue {
     fn from(bytes: &[u8; N]) -> Self {
         Self::Blob(bytes.to_vec())
     }
 }
 
-impl From<Vec<u8>> for Value {
+impl From<Vec<u8>> for SqlValue {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Blob(bytes)
     }
 }
 
-impl From<ConversationId> for Value {
+impl From<ConversationId> for SqlValue {
     fn from(id: ConversationId) -> Self {
         Self::Blob(id.as_bytes().to_vec())
     }
 }
 
-impl From<Timestamp> for Value {
+impl From<Timestamp> for SqlValue {
     fn from(at: Timestamp) -> Self {
         Self::Integer(at.as_micros())
     }
 }
 
-impl<T: Into<Self>> From<Option<T>> for Value {
+impl<T: Into<Self>> From<Option<T>> for SqlValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
 }
 
 /// A list of texts as one parameter.
-pub(super) fn texts<'a>(of: impl IntoIterator<Item = &'a str>) -> Value {
-    Value::Texts(of.into_iter().map(|text| escaped(text).into_owned()).collect())
+pub(super) fn texts<'a>(of: impl IntoIterator<Item = &'a str>) -> SqlValue {
+    SqlValue::Texts(of.into_iter().map(|text| escaped(text).into_owned()).collect())
 }
 
 /// A list of numbers as one parameter.
-pub(super) fn integers(of: impl IntoIterator<Item = u32>) -> Value {
-    Value::Integers(of.into_iter().map(i64::from).collect())
+pub(super) fn integers(of: impl IntoIterator<Item = u32>) -> SqlValue {
+    SqlValue::Integers(of.into_iter().map(i64::from).collect())
 }
 
 /// A list of byte strings as one parameter.
-pub(super) fn blobs<'a>(of: impl IntoIterator<Item = &'a [u8]>) -> Value {
-    Value::Blobs(of.into_iter().map(<[u8]>::to_vec).collect())
+pub(super) fn blobs<'a>(of: impl IntoIterator<Item = &'a [u8]>) -> SqlValue {
+    SqlValue::Blobs(of.into_iter().map(<[u8]>::to_vec).collect())
 }
 
 /// Builds the list of a statement's parameters.
 macro_rules! values {
-    ($($value:expr),* $(,)?) => { vec![$($crate::postgres::value::Value::from($value)),*] };
+    ($($value:expr),* $(,)?) => { vec![$($crate::postgres::value::SqlValue::from($value)),*] };
 }
 pub(super) use values;
 
@@ -199,27 +199,28 @@ fn unescaped(text: String) -> String {
 
 /// Why a row could not be decoded.
 #[derive(Debug)]
-pub(super) struct Unreadable(pub(super) String);
+pub(super) struct UndecodableRow(pub(super) String);
 
-impl Unreadable {
+impl UndecodableRow {
+    #[allow(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
     pub(super) fn new(reason: impl ToString) -> Self {
         Self(reason.to_string())
     }
 }
 
-impl From<String> for Unreadable {
+impl From<String> for UndecodableRow {
     fn from(reason: String) -> Self {
         Self(reason)
     }
 }
 
-impl From<&str> for Unreadable {
+impl From<&str> for UndecodableRow {
     fn from(reason: &str) -> Self {
         Self(reason.to_owned())
     }
 }
 
-pub(super) type Decoded<T> = Result<T, Unreadable>;
+pub(super) type Decoded<T> = Result<T, UndecodableRow>;
 
 /// Reads the columns of a row.
 pub(super) trait Columns {
@@ -232,7 +233,7 @@ pub(super) trait Columns {
     /// A number that is never negative.
     fn number<T: TryFrom<i64>>(&self, column: usize) -> Decoded<T> {
         let value = self.long(column)?;
-        value.try_into().map_err(|_| Unreadable(format!("{value} is out of range")))
+        value.try_into().map_err(|_| UndecodableRow(format!("{value} is out of range")))
     }
 
     fn optional_number<T: TryFrom<i64>>(&self, column: usize) -> Decoded<Option<T>> {
@@ -256,7 +257,7 @@ pub(super) trait Columns {
 
     fn bytes<const N: usize>(&self, column: usize) -> Decoded<[u8; N]> {
         let bytes: &[u8] = self.value(column)?;
-        bytes.try_into().map_err(|_| Unreadable(format!("{N} bytes expected")))
+        bytes.try_into().map_err(|_| UndecodableRow(format!("{N} bytes expected")))
     }
 
     fn conversation(&self, column: usize) -> Decoded<ConversationId> {
@@ -272,16 +273,16 @@ pub(super) trait Columns {
     }
 
     fn external_id(&self, column: usize) -> Decoded<Option<ExternalId>> {
-        self.optional_text(column)?.map(ExternalId::new).transpose().map_err(Unreadable::new)
+        self.optional_text(column)?.map(ExternalId::new).transpose().map_err(UndecodableRow::new)
     }
 
     fn json(&self, column: usize) -> Decoded<Option<Json>> {
         let text = self.optional_text(column)?;
-        text.map(|text| Json::new(&text)).transpose().map_err(Unreadable::new)
+        text.map(|text| Json::new(&text)).transpose().map_err(UndecodableRow::new)
     }
 
     fn parsed<T: serde::de::DeserializeOwned>(&self, column: usize) -> Decoded<T> {
-        serde_json::from_str(&self.text(column)?).map_err(Unreadable::new)
+        serde_json::from_str(&self.text(column)?).map_err(UndecodableRow::new)
     }
 
     /// A list of texts.
@@ -292,7 +293,7 @@ pub(super) trait Columns {
 
 impl Columns for Row {
     fn value<'a, T: FromSql<'a>>(&'a self, column: usize) -> Decoded<T> {
-        self.try_get(column).map_err(Unreadable::new)
+        self.try_get(column).map_err(UndecodableRow::new)
     }
 }
 

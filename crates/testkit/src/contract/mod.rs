@@ -12,6 +12,7 @@ pub mod forget;
 pub mod jobs;
 pub mod ledger;
 pub mod listing;
+pub mod tenants;
 pub mod tree;
 pub mod writers;
 

@@ -8,11 +8,11 @@ use treering_core::{
 
 use super::{TenantReader, limit};
 use crate::codes;
-use crate::postgres::connection::Query;
-use crate::postgres::value::{Columns, Decoded, Unreadable, Value, texts, values};
+use crate::postgres::connection::SqlQuery;
+use crate::postgres::value::{Columns, Decoded, SqlValue, UndecodableRow, texts, values};
 use crate::row_codec::decode_threads;
 
-const COLUMNS: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
+pub(super) const COLUMNS: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
     state, external_id, messages, turns, tool_calls, chars, tokens, title_source, threads, policy, tree_state, labels";
 
 impl TenantReader<'_> {
@@ -20,10 +20,16 @@ impl TenantReader<'_> {
         &self,
         query: &ConversationQuery<'_>,
     ) -> StoreResult<Vec<Conversation>> {
-        let by = |column: &str, value: Value| {
+        if let ConversationQuery::Id(id) = query
+            && let Some((known, facts)) = self.facts()?
+            && known == *id
+        {
+            return Ok(facts.conversation.iter().cloned().collect());
+        }
+        let by = |column: &str, value: SqlValue| {
             let sql =
                 format!("SELECT {COLUMNS} FROM conversations WHERE tenant = $1 AND {column} = $2");
-            Query::new(sql, vec![self.tenant_value(), value])
+            SqlQuery::new(sql, vec![self.tenant_value(), value])
         };
         let query = match query {
             ConversationQuery::Id(id) => by("id", (*id).into()),
@@ -38,7 +44,7 @@ impl TenantReader<'_> {
         self.query_all(query, conversation)
     }
 
-    fn by_id_prefix(&self, prefix: &str, count: usize) -> Option<Query> {
+    fn by_id_prefix(&self, prefix: &str, count: usize) -> Option<SqlQuery> {
         let bound =
             |pad: &str| format!("{prefix}{}", pad.repeat(32_usize.saturating_sub(prefix.len())));
         let min_id: ConversationId = bound("0").parse().ok()?;
@@ -47,10 +53,10 @@ impl TenantReader<'_> {
             "SELECT {COLUMNS} FROM conversations WHERE tenant = $1 AND id BETWEEN $2 AND $3
             ORDER BY id LIMIT $4"
         );
-        Some(Query::new(sql, values![self.tenant.as_str(), min_id, max_id, count]))
+        Some(SqlQuery::new(sql, values![self.tenant.as_str(), min_id, max_id, count]))
     }
 
-    fn listing(&self, filter: &ConversationFilter) -> Query {
+    fn listing(&self, filter: &ConversationFilter) -> SqlQuery {
         let mut conditions = Conditions::of(self.tenant_value(), filter);
         if let Some((at, id)) = filter.after {
             let (at, id) = (conditions.bind(at.into()), conditions.bind(id.into()));
@@ -64,7 +70,7 @@ impl TenantReader<'_> {
             ORDER BY last_activity DESC, id LIMIT {count}",
             conditions.sql.join(" AND ")
         );
-        Query::new(sql, conditions.values)
+        SqlQuery::new(sql, conditions.values)
     }
 
     pub(super) fn read_conversation_ids(
@@ -73,7 +79,7 @@ impl TenantReader<'_> {
     ) -> StoreResult<Vec<ConversationId>> {
         let conditions = Conditions::of(self.tenant_value(), filter);
         let sql = format!("SELECT id FROM conversations WHERE {}", conditions.sql.join(" AND "));
-        self.query_all(Query::new(sql, conditions.values), |row| row.conversation(0))
+        self.query_all(SqlQuery::new(sql, conditions.values), |row| row.conversation(0))
     }
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
@@ -84,7 +90,7 @@ impl TenantReader<'_> {
             FROM conversations WHERE tenant = $1",
             of_kind(ConversationKind::Session)
         );
-        let query = Query::new(sql, vec![self.tenant_value()]);
+        let query = SqlQuery::new(sql, vec![self.tenant_value()]);
         let sums = self.query_one(query, |row| Ok((row.number(0)?, totals(row, 1)?)))?;
         Ok(sums.unwrap_or_default())
     }
@@ -93,11 +99,11 @@ impl TenantReader<'_> {
 /// The conditions of a filter, apart from its page. The tenant is the first parameter.
 struct Conditions {
     sql: Vec<String>,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
 impl Conditions {
-    fn of(tenant: Value, filter: &ConversationFilter) -> Self {
+    fn of(tenant: SqlValue, filter: &ConversationFilter) -> Self {
         let mut it = Self { sql: vec!["tenant = $1".into()], values: vec![tenant] };
         it.sql.extend(filter.kind.map(of_kind));
         if !filter.states.is_empty() {
@@ -121,7 +127,7 @@ impl Conditions {
     }
 
     /// Adds a value and returns the parameter that stands for it.
-    fn bind(&mut self, value: Value) -> String {
+    fn bind(&mut self, value: SqlValue) -> String {
         self.values.push(value);
         format!("${}", self.values.len())
     }
@@ -164,7 +170,7 @@ fn totals(row: &Row, from: usize) -> Decoded<ConversationTotals> {
 }
 
 /// Reads a conversation from [`COLUMNS`].
-fn conversation(row: &Row) -> Decoded<Conversation> {
+pub(super) fn conversation(row: &Row) -> Decoded<Conversation> {
     Ok(Conversation {
         id: row.conversation(0)?,
         slug: row.text(1)?,
@@ -189,8 +195,8 @@ fn labels(row: &Row, column: usize) -> Decoded<Labels> {
     let mut labels = Labels::new();
     for text in row.texts(column)? {
         let (name, value) = text.split_once('=').ok_or("a label without a value")?;
-        let label = Label::new(name, value).map_err(Unreadable::new)?;
-        labels.set(label).map_err(Unreadable::new)?;
+        let label = Label::new(name, value).map_err(UndecodableRow::new)?;
+        labels.set(label).map_err(UndecodableRow::new)?;
     }
     Ok(labels)
 }

@@ -17,10 +17,10 @@ use super::jobs::{JOB_EVENT, job_event};
 use super::messages::{MESSAGE, TOOL_CALL, message, tool_call};
 use super::tree::{node, node_columns};
 use crate::postgres::PostgresStore;
-use crate::postgres::connection::Query;
+use crate::postgres::connection::SqlQuery;
 use crate::postgres::error::Outcome;
 use crate::postgres::locks::tenant_key;
-use crate::postgres::value::{Columns, Decoded, Unreadable, blobs, values};
+use crate::postgres::value::{Columns, Decoded, UndecodableRow, blobs, values};
 
 /// A change and its sequence number.
 type Numbered = (i64, Change);
@@ -46,17 +46,14 @@ const NEXT_AND_BUSY: &str = "SELECT ((pg_snapshot_xmax(pg_current_snapshot())::t
         AND classid::bigint = ($1::bigint >> 32) & 4294967295 AND objid::bigint = $1 & 4294967295)";
 
 /// The newest sequence number of a tenant, below a bound.
-fn newest(bound: &str) -> String {
+pub(in crate::postgres) fn newest(bound: &str) -> String {
     let of = |table: &&str| {
         format!("(SELECT max(seq) FROM {table} WHERE tenant = $1 AND seq < {bound})")
     };
-    format!(
-        "coalesce(greatest({}), 0)",
-        TABLES.iter().map(|it| of(&it)).collect::<Vec<_>>().join(", ")
-    )
+    format!("coalesce(greatest({}), 0)", TABLES.iter().map(of).collect::<Vec<_>>().join(", "))
 }
 
-/// What one look at the feed found.
+/// One look at the feed.
 struct FeedPage {
     changes: Vec<Numbered>,
     /// The newest sequence number below the horizon.
@@ -98,7 +95,7 @@ impl TenantReader<'_> {
     /// A bound below which no change of the tenant will appear; 0 if a commit is in progress.
     fn final_below(&self) -> StoreResult<i64> {
         let key = tenant_key(self.store.schema(), &self.tenant);
-        let query = Query::new(NEXT_AND_BUSY, values![key]);
+        let query = SqlQuery::new(NEXT_AND_BUSY, values![key]);
         let found = self.query_one(query, |row| Ok((row.long(0)?, row.flag(1)?)))?;
         Ok(found.filter(|(_, is_busy)| !is_busy).map_or(0, |(next, _)| next))
     }
@@ -112,7 +109,7 @@ impl TenantReader<'_> {
     ) -> StoreResult<FeedPage> {
         let bound = format!("greatest({HORIZON}, $2)");
         let ends = format!("SELECT {}, {}", newest(&bound), newest("9223372036854775807"));
-        let mut queries = vec![Query::new(ends, values![self.tenant.as_str(), final_below])];
+        let mut queries = vec![SqlQuery::new(ends, values![self.tenant.as_str(), final_below])];
         let wanted = [
             filter.messages,
             filter.messages,
@@ -142,12 +139,12 @@ impl TenantReader<'_> {
             if let Some(model) = filter.vectors_of.filter(|_| *table == "vectors") {
                 values.push(model.into());
             }
-            queries.push(Query::new(sql, values));
+            queries.push(SqlQuery::new(sql, values));
         }
         self.page_of(&queries, &tables).map_err(|failure| self.store.explain(failure))
     }
 
-    fn page_of(&self, queries: &[Query], tables: &[&str]) -> Outcome<FeedPage> {
+    fn page_of(&self, queries: &[SqlQuery], tables: &[&str]) -> Outcome<FeedPage> {
         let mut rows = self.rows_of(queries)?.into_iter();
         let ends = rows.next().unwrap_or_default();
         let (end, newest) = match ends.first() {
@@ -198,9 +195,9 @@ impl TenantReader<'_> {
         let ends = format!("SELECT {}", newest("9223372036854775807"));
         let sql = "SELECT seq, idx, conversation, hash FROM messages
             WHERE tenant = $1 AND seq <= $2 ORDER BY seq DESC LIMIT $3";
-        let [ends, messages] = self.query_each([
-            Query::new(ends, vec![self.tenant_value()]),
-            Query::new(sql, values![self.tenant.as_str(), at, MESSAGES]),
+        let [ends, messages] = self.query_each(&[
+            SqlQuery::new(ends, vec![self.tenant_value()]),
+            SqlQuery::new(sql, values![self.tenant.as_str(), at, MESSAGES]),
         ])?;
         let newest = self.decoded(ends, |row| row.long(0))?.pop().unwrap_or(0);
         if newest < at {
@@ -217,12 +214,11 @@ impl TenantReader<'_> {
     }
 
     pub(super) fn read_vector_index(&self) -> StoreResult<Option<VectorIndex>> {
+        if let Some((_, facts)) = self.facts()? {
+            return Ok(facts.vector_index.clone());
+        }
         let sql = "SELECT model, next_model, next_cursor FROM vector_indexes WHERE tenant = $1";
-        self.query_one(Query::new(sql, vec![self.tenant_value()]), |row| {
-            let done = row.text(2)?.parse().map_err(Unreadable::new)?;
-            let next = row.optional_text(1)?.map(|model| IndexRebuild { model, done });
-            Ok(VectorIndex { model: row.text(0)?, next })
-        })
+        self.query_one(SqlQuery::new(sql, vec![self.tenant_value()]), vector_index)
     }
 
     pub(super) fn read_vectors(
@@ -233,7 +229,7 @@ impl TenantReader<'_> {
         let sql =
             "SELECT hash, vector FROM vectors WHERE tenant = $1 AND model = $2 AND hash = ANY ($3)";
         let hashes = blobs(of.iter().map(|hash| &hash.as_bytes()[..]));
-        let query = Query::new(sql, vec![self.tenant_value(), model.into(), hashes]);
+        let query = SqlQuery::new(sql, vec![self.tenant_value(), model.into(), hashes]);
         let found = self.query_all(query, |row| {
             Ok((ContentHash::from_bytes(row.bytes(0)?), vector(row, 1)?))
         })?;
@@ -261,7 +257,7 @@ fn cursor(seq: i64) -> Cursor {
 }
 
 /// The sequence number behind a cursor of this store.
-fn sequence_number(cursor: &Cursor) -> Result<i64, Invalid> {
+pub(in crate::postgres) fn sequence_number(cursor: &Cursor) -> Result<i64, Invalid> {
     if *cursor == Cursor::start() {
         return Ok(0);
     }
@@ -269,6 +265,12 @@ fn sequence_number(cursor: &Cursor) -> Result<i64, Invalid> {
     number.ok_or_else(|| {
         Invalid::new(format!("cursor {:?}", cursor.as_str()), "this store did not return it")
     })
+}
+
+pub(super) fn vector_index(row: &Row) -> Decoded<VectorIndex> {
+    let done = row.text(2)?.parse().map_err(UndecodableRow::new)?;
+    let next = row.optional_text(1)?.map(|model| IndexRebuild { model, done });
+    Ok(VectorIndex { model: row.text(0)?, next })
 }
 
 fn vector(row: &Row, column: usize) -> Decoded<Vec<f32>> {

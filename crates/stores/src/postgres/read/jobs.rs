@@ -6,8 +6,8 @@ use treering_core::{ContentHash, Job, JobEvent, JobId, LEASE_MS, TenantId, Times
 
 use super::{TenantReader, limit};
 use crate::codes;
-use crate::postgres::connection::Query;
-use crate::postgres::value::{Columns, Decoded, Value, values};
+use crate::postgres::connection::SqlQuery;
+use crate::postgres::value::{Columns, Decoded, SqlValue, values};
 use crate::row_codec::{decode_work, id_pattern, job_state};
 
 /// Read by [`job`].
@@ -28,15 +28,15 @@ const IS_LOWEST: &str = "NOT EXISTS (SELECT FROM jobs k WHERE k.tenant = j.tenan
     AND k.conversation = j.conversation AND k.height < j.height AND k.state < 2)";
 
 /// The parameters of [`DUE`].
-pub(in crate::postgres) fn due_values(now: Timestamp) -> [Value; 2] {
+pub(in crate::postgres) fn due_values(now: Timestamp) -> [SqlValue; 2] {
     [now.into(), now.plus_micros(2 * LEASE_MS as i64 * 1000).into()]
 }
 
 /// The statement for the jobs of a filter.
-pub(in crate::postgres) fn job_query(tenant: &TenantId, filter: &JobFilter) -> Query {
+pub(in crate::postgres) fn job_query(tenant: &TenantId, filter: &JobFilter) -> SqlQuery {
     let mut values = values![tenant.as_str()];
     values.extend(due_values(filter.due.unwrap_or(Timestamp::from_micros(0))));
-    let mut bind = |value: Value| {
+    let mut bind = |value: SqlValue| {
         values.push(value);
         format!("${}", values.len())
     };
@@ -69,7 +69,7 @@ pub(in crate::postgres) fn job_query(tenant: &TenantId, filter: &JobFilter) -> Q
         None => "j.height, j.seq",
     };
     sql.push_str(&format!(" ORDER BY {order} LIMIT {}", bind(limit(filter.limit))));
-    Query::new(sql, values)
+    SqlQuery::new(sql, values)
 }
 
 impl TenantReader<'_> {
@@ -86,7 +86,7 @@ impl TenantReader<'_> {
         );
         let pattern = filter.job_prefix.as_deref().map(id_pattern);
         let values = values![self.tenant.as_str(), filter.conversation, pattern, filter.limit];
-        let mut events = self.query_all(Query::new(sql, values), job_event)?;
+        let mut events = self.query_all(SqlQuery::new(sql, values), job_event)?;
         events.reverse();
         Ok(events)
     }

@@ -6,14 +6,14 @@ use treering_core::quota::QuotaUsage;
 use treering_core::spend::{Money, SpendAmount};
 
 use super::TenantReader;
-use crate::postgres::connection::Query;
+use crate::postgres::connection::SqlQuery;
 use crate::postgres::value::{Columns, values};
 
 impl Ledger for TenantReader<'_> {
     fn requests_since(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<QuotaUsage>> {
         let sql =
             "SELECT at, calls, tokens FROM requests WHERE provider = $1 AND at >= $2 ORDER BY at";
-        self.query_all(Query::new(sql, values![provider, since]), |row| {
+        self.query_all(SqlQuery::new(sql, values![provider, since]), |row| {
             Ok(QuotaUsage { at: row.time(0)?, calls: row.long(1)?, tokens: row.long(2)? })
         })
     }
@@ -25,7 +25,8 @@ impl Ledger for TenantReader<'_> {
             FROM spend WHERE tenant = $1 AND ($2::bytea IS NULL OR conversation = $2)
                 AND ($3::bigint IS NULL OR day = $3)
             GROUP BY model ORDER BY model";
-        let query = Query::new(sql, values![self.tenant.as_str(), filter.conversation, filter.day]);
+        let query =
+            SqlQuery::new(sql, values![self.tenant.as_str(), filter.conversation, filter.day]);
         self.query_all(query, |row| {
             let spent = SpendAmount {
                 calls: row.long(1)?,

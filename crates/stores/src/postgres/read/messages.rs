@@ -12,8 +12,10 @@ use treering_core::{
 use super::tree::{node, node_columns};
 use super::{TenantReader, end};
 use crate::codes;
-use crate::postgres::connection::Query;
-use crate::postgres::value::{Columns, Decoded, Unreadable, Value, blobs, integers, texts, values};
+use crate::postgres::connection::SqlQuery;
+use crate::postgres::value::{
+    Columns, Decoded, SqlValue, UndecodableRow, blobs, integers, texts, values,
+};
 
 /// Read by [`message`].
 pub(super) const MESSAGE: &str =
@@ -37,7 +39,7 @@ impl TenantReader<'_> {
         );
         let until = end(span.until.map(|idx| idx.0));
         let values = values![self.tenant.as_str(), id, span.from.0, until, span.limit];
-        self.query_all(Query::new(sql, values), message)
+        self.query_all(SqlQuery::new(sql, values), message)
     }
 
     pub(super) fn read_message_tokens(
@@ -51,7 +53,7 @@ impl TenantReader<'_> {
         let rows = i64::try_from(span.limit).unwrap_or(i64::MAX);
         let until =
             end(span.until.map(|idx| idx.0)).min(i64::from(span.from.0).saturating_add(rows));
-        let query = Query::new(sql, values![self.tenant.as_str(), id, span.from.0, until]);
+        let query = SqlQuery::new(sql, values![self.tenant.as_str(), id, span.from.0, until]);
         Ok(self.query_one(query, |row| row.number(0))?.unwrap_or(0))
     }
 
@@ -65,7 +67,7 @@ impl TenantReader<'_> {
             ORDER BY idx, seq LIMIT $5";
         let until = end(span.until.map(|idx| idx.0));
         let values = values![self.tenant.as_str(), id, span.from.0, until, span.limit];
-        self.query_all(Query::new(sql, values), |row| {
+        self.query_all(SqlQuery::new(sql, values), |row| {
             let version = MessageVersion {
                 replaced_at: row.time(1)?,
                 text: row.text(2)?,
@@ -87,7 +89,7 @@ impl TenantReader<'_> {
         );
         let until = end(span.until.map(|no| no.0));
         let values = values![self.tenant.as_str(), id, span.from.0, until, span.limit];
-        self.query_all(Query::new(sql, values), tool_call)
+        self.query_all(SqlQuery::new(sql, values), tool_call)
     }
 
     /// Reads messages, tool calls and nodes with one statement for each kind.
@@ -97,7 +99,7 @@ impl TenantReader<'_> {
         }
         let queries =
             [self.messages_query(refs), self.tool_calls_query(refs), self.nodes_query(refs)];
-        let [messages, calls, nodes] = self.query_each(queries)?;
+        let [messages, calls, nodes] = self.query_each(&queries)?;
         let mut found: HashMap<ItemRef, StoredItem> = HashMap::new();
         found.extend(self.decoded(messages, |row| {
             let item = message(row)?;
@@ -119,7 +121,7 @@ impl TenantReader<'_> {
         Ok(refs.iter().map(|item| found.get(item).cloned()).collect())
     }
 
-    fn messages_query(&self, refs: &[ItemRef]) -> Query {
+    fn messages_query(&self, refs: &[ItemRef]) -> SqlQuery {
         let sql = format!(
             "SELECT {MESSAGE}, m.conversation FROM unnest($2::bytea[], $3::bigint[]) AS r (conversation, idx)
             JOIN messages m ON m.tenant = $1 AND m.conversation = r.conversation AND m.idx = r.idx"
@@ -132,10 +134,10 @@ impl TenantReader<'_> {
             })
             .collect();
         let idx = integers(wanted.iter().map(|(_, idx)| *idx));
-        Query::new(sql, vec![self.tenant_value(), ids(wanted.iter().map(|(id, _)| id)), idx])
+        SqlQuery::new(sql, vec![self.tenant_value(), ids(wanted.iter().map(|(id, _)| id)), idx])
     }
 
-    fn tool_calls_query(&self, refs: &[ItemRef]) -> Query {
+    fn tool_calls_query(&self, refs: &[ItemRef]) -> SqlQuery {
         let sql = format!(
             "SELECT {TOOL_CALL}, t.conversation
             FROM unnest($2::bytea[], $3::bigint[], $4::bigint[]) AS r (conversation, turn, position)
@@ -152,10 +154,10 @@ impl TenantReader<'_> {
         let turns = integers(wanted.iter().map(|(_, turn, _)| *turn));
         let positions = integers(wanted.iter().map(|(.., position)| *position));
         let of = ids(wanted.iter().map(|(id, ..)| id));
-        Query::new(sql, vec![self.tenant_value(), of, turns, positions])
+        SqlQuery::new(sql, vec![self.tenant_value(), of, turns, positions])
     }
 
-    fn nodes_query(&self, refs: &[ItemRef]) -> Query {
+    fn nodes_query(&self, refs: &[ItemRef]) -> SqlQuery {
         let sql = format!(
             "SELECT {}, n.conversation
             FROM unnest($2::bytea[], $3::bigint[], $4::bigint[]) AS r (conversation, level, ordinal)
@@ -173,7 +175,7 @@ impl TenantReader<'_> {
         let levels = integers(wanted.iter().map(|(_, level, _)| u32::from(*level)));
         let ordinals = integers(wanted.iter().map(|(.., ordinal)| *ordinal));
         let of = ids(wanted.iter().map(|(id, ..)| id));
-        Query::new(sql, vec![self.tenant_value(), of, levels, ordinals])
+        SqlQuery::new(sql, vec![self.tenant_value(), of, levels, ordinals])
     }
 
     pub(super) fn read_existing(
@@ -190,7 +192,7 @@ impl TenantReader<'_> {
             WHERE tenant = $1 AND conversation = $2 AND external_id = ANY ($3)";
         let values = vec![self.tenant_value(), id.into(), texts(ids.iter().map(|id| id.as_str()))];
         let [messages, calls] =
-            self.query_each([messages, calls].map(|sql| Query::new(sql, values.clone())))?;
+            self.query_each(&[messages, calls].map(|sql| SqlQuery::new(sql, values.clone())))?;
         let mut found: HashMap<String, ExistingItem> = HashMap::new();
         found.extend(self.decoded(calls, |row| {
             let (turn, order) = (TurnNo(row.number(1)?), row.number(2)?);
@@ -215,8 +217,9 @@ impl TenantReader<'_> {
             UNION ALL
             SELECT external_id, conversation FROM tool_calls WHERE tenant = $1 AND external_id = ANY ($2)";
         let values = vec![self.tenant_value(), texts(ids.iter().map(|id| id.as_str()))];
-        let owners = self
-            .query_all(Query::new(sql, values), |row| Ok((row.text(0)?, row.conversation(1)?)))?;
+        let owners = self.query_all(SqlQuery::new(sql, values), |row| {
+            Ok((row.text(0)?, row.conversation(1)?))
+        })?;
         let owners: HashMap<String, ConversationId> = owners.into_iter().rev().collect();
         Ok(ids.iter().map(|id| owners.get(id.as_str()).copied()).collect())
     }
@@ -239,8 +242,8 @@ impl TenantReader<'_> {
                 min(at), max(at)
             FROM tool_calls WHERE tenant = $1 AND conversation = $2 AND turn >= $3 AND turn < $4 GROUP BY turn";
         let values = values![self.tenant.as_str(), id, span.from.0, until];
-        let queries = [Query::new(of_messages, values.clone()), Query::new(of_calls, values)];
-        let [messages, calls] = self.query_each(queries)?;
+        let queries = [SqlQuery::new(of_messages, values.clone()), SqlQuery::new(of_calls, values)];
+        let [messages, calls] = self.query_each(&queries)?;
         let turns = self.decoded(messages, turn)?;
         let mut turns: BTreeMap<u32, Turn> =
             turns.into_iter().map(|turn| (turn.no.0, turn)).collect();
@@ -257,7 +260,7 @@ impl TenantReader<'_> {
 }
 
 /// Conversations as one parameter.
-fn ids<'a>(of: impl Iterator<Item = &'a ConversationId>) -> Value {
+fn ids<'a>(of: impl Iterator<Item = &'a ConversationId>) -> SqlValue {
     blobs(of.map(|id| &id.as_bytes()[..]))
 }
 
@@ -276,7 +279,7 @@ fn turn(row: &Row) -> Decoded<Turn> {
 }
 
 fn thread(row: &Row, column: usize) -> Decoded<ThreadName> {
-    ThreadName::new(row.text(column)?).map_err(Unreadable::new)
+    ThreadName::new(row.text(column)?).map_err(UndecodableRow::new)
 }
 
 /// Reads a correction from its time and the text in the next column.

@@ -3,6 +3,7 @@
 
 mod audit;
 mod conversations;
+mod facts;
 mod feed;
 mod jobs;
 mod ledger;
@@ -10,10 +11,10 @@ mod messages;
 mod tree;
 
 pub(super) use audit::own_salt;
-pub(super) use feed::cursors;
+pub(super) use feed::{cursors, newest, sequence_number};
 pub(super) use jobs::{DUE, JOB, due_values, job, job_query};
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use tokio_postgres::Row;
 use treering_core::ports::{
@@ -22,27 +23,42 @@ use treering_core::ports::{
     StoreResult, StoredItem,
 };
 use treering_core::{
-    CommitScope, ContentHash, Conversation, ConversationId, ConversationTotals, ExternalId, Job,
-    JobEvent, Message, MessageIdx, MessageVersion, Node, NodeId, Reader, TenantId, ToolCall, Turn,
-    TurnNo, VectorIndex,
+    ContentHash, Conversation, ConversationId, ConversationKey, ConversationTotals, ExternalId,
+    Job, JobEvent, Message, MessageIdx, MessageVersion, Node, NodeId, Reader, TenantId, ToolCall,
+    Turn, TurnNo, VectorIndex,
 };
 
+use facts::PlanFacts;
+
 use super::PostgresStore;
-use super::connection::{Access, Connection, FirstRow, Grouping, Query};
+use super::connection::{Access, Grouping, PgConnection, SqlQuery};
 use super::error::Outcome;
-use super::value::{Columns, Decoded, Value, values};
+use super::value::{Columns, Decoded, SqlValue, values};
 
 /// The versions of the tenant and of the conversation that a plan saw; -1 for a missing row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Versions {
+pub(super) struct SeenVersions {
     tenant: i64,
     conversation: i64,
 }
 
-impl Versions {
+impl SeenVersions {
+    fn query(tenant: &TenantId, conversation: ConversationId) -> SqlQuery {
+        let sql = "SELECT coalesce((SELECT version FROM tenants WHERE tenant = $1), -1),
+            coalesce((SELECT version FROM conversations WHERE tenant = $1 AND id = $2), -1)";
+        SqlQuery::new(sql, values![tenant.as_str(), conversation])
+    }
+
+    fn of(rows: &[Vec<Row>]) -> Outcome<Self> {
+        let Some(row) = rows.first().and_then(|rows| rows.first()) else {
+            return Ok(Self { tenant: -1, conversation: -1 });
+        };
+        Ok(Self { tenant: row.long(0)?, conversation: row.long(1)? })
+    }
+
     /// The parameter of `begin_commit`.
-    pub(super) fn value(self) -> Value {
-        Value::Integers(vec![self.tenant, self.conversation])
+    pub(super) fn value(self) -> SqlValue {
+        SqlValue::Integers(vec![self.tenant, self.conversation])
     }
 }
 
@@ -51,125 +67,131 @@ pub(super) struct TenantReader<'a> {
     store: &'a PostgresStore,
     access: Access,
     tenant: TenantId,
-    source: Source<'a>,
+    source: ReadSource<'a>,
 }
 
-/// Where the statements run.
-enum Source<'a> {
+/// The connection that the statements run on.
+enum ReadSource<'a> {
     /// On any connection of the pool.
     Pool,
-    /// On the connection of a commit that is planned without locks. The versions are read before anything else.
+    /// On the connection of a commit that is planned without locks. The facts are read before anything else.
     Verified {
-        connection: RefCell<&'a mut Connection>,
-        conversation: Value,
-        versions: Cell<Option<Versions>>,
+        connection: RefCell<&'a mut PgConnection>,
+        conversation: ConversationId,
+        facts: OnceCell<Box<PlanFacts>>,
         reads: Cell<u32>,
     },
     /// On the connection of a commit that holds its locks.
-    Locked(RefCell<&'a mut Connection>),
+    Locked(RefCell<&'a mut PgConnection>),
 }
 
 impl<'a> TenantReader<'a> {
     pub(super) fn new(store: &'a PostgresStore, tenant: &TenantId) -> Self {
-        Self::with_source(store, tenant, Source::Pool)
+        Self::with_source(store, tenant, ReadSource::Pool)
     }
 
     pub(super) fn verified(
         store: &'a PostgresStore,
-        connection: &'a mut Connection,
-        scope: &CommitScope,
+        connection: &'a mut PgConnection,
+        key: &ConversationKey,
     ) -> Self {
-        let conversation = match scope {
-            CommitScope::Conversation(key) => Value::from(key.id),
-            CommitScope::Tenant(_) | CommitScope::Provider(..) => Value::Null,
-        };
-        let connection = RefCell::new(connection);
-        let (versions, reads) = (Cell::new(None), Cell::new(0));
-        let source = Source::Verified { connection, conversation, versions, reads };
-        Self::with_source(store, scope.tenant(), source)
+        let (connection, conversation) = (RefCell::new(connection), key.id);
+        let (facts, reads) = (OnceCell::new(), Cell::new(0));
+        let source = ReadSource::Verified { connection, conversation, facts, reads };
+        Self::with_source(store, &key.tenant, source)
     }
 
     pub(super) fn locked(
         store: &'a PostgresStore,
-        connection: &'a mut Connection,
+        connection: &'a mut PgConnection,
         tenant: &TenantId,
     ) -> Self {
-        Self::with_source(store, tenant, Source::Locked(RefCell::new(connection)))
+        Self::with_source(store, tenant, ReadSource::Locked(RefCell::new(connection)))
     }
 
-    fn with_source(store: &'a PostgresStore, tenant: &TenantId, source: Source<'a>) -> Self {
+    fn with_source(store: &'a PostgresStore, tenant: &TenantId, source: ReadSource<'a>) -> Self {
         Self { store, access: Access::Tenant(tenant.clone()), tenant: tenant.clone(), source }
     }
 
     /// The versions that the plan saw; `None` if it read nothing.
-    pub(super) fn versions(&self) -> Option<Versions> {
+    pub(super) fn versions(&self) -> Option<SeenVersions> {
         match &self.source {
-            Source::Verified { versions, .. } => versions.get(),
-            Source::Pool | Source::Locked(_) => None,
+            ReadSource::Verified { facts, .. } => facts.get().map(|facts| facts.versions),
+            ReadSource::Pool | ReadSource::Locked(_) => None,
         }
     }
 
     /// Whether the versions have changed since the first read. One read is always of one moment.
     pub(super) fn has_changed(&self) -> Outcome<bool> {
-        let Source::Verified { connection, conversation, versions, reads } = &self.source else {
+        let ReadSource::Verified { connection, conversation, reads, .. } = &self.source else {
             return Ok(false);
         };
-        let Some(seen) = versions.get().filter(|_| reads.get() > 1) else { return Ok(false) };
-        let query = self.versions_query(conversation);
+        let Some(seen) = self.versions().filter(|_| reads.get() > 1) else { return Ok(false) };
+        let query = SeenVersions::query(&self.tenant, *conversation);
         let rows = connection.borrow_mut().run(&self.access, &[query], Grouping::None)?;
-        Ok(decode_versions(&rows)? != seen)
+        Ok(SeenVersions::of(&rows)? != seen)
     }
 
-    fn versions_query(&self, conversation: &Value) -> Query {
-        let sql = "SELECT coalesce((SELECT version FROM tenants WHERE tenant = $1), -1),
-            coalesce((SELECT version FROM conversations WHERE tenant = $1 AND id = $2), -1)";
-        Query::new(sql, vec![self.tenant_value(), conversation.clone()])
+    /// The facts that a plan without locks begins with; `None` for other readers.
+    fn facts(&self) -> StoreResult<Option<(ConversationId, &PlanFacts)>> {
+        let ReadSource::Verified { conversation, facts, .. } = &self.source else {
+            return Ok(None);
+        };
+        if facts.get().is_none() {
+            self.rows_of(&[]).map_err(|failure| self.store.explain(failure))?;
+        }
+        Ok(facts.get().map(|facts| (*conversation, &**facts)))
     }
 
-    fn tenant_value(&self) -> Value {
+    fn tenant_value(&self) -> SqlValue {
         self.tenant.as_str().into()
     }
 
     /// Runs statements that read one snapshot.
-    fn rows_of(&self, queries: &[Query]) -> Outcome<Vec<Vec<Row>>> {
+    fn rows_of(&self, queries: &[SqlQuery]) -> Outcome<Vec<Vec<Row>>> {
         let snapshot = if queries.len() > 1 { Grouping::Snapshot } else { Grouping::None };
         match &self.source {
-            Source::Pool => self.store.read(&self.access, queries, snapshot),
-            Source::Locked(connection) => {
+            ReadSource::Pool => self.store.read(&self.access, queries, snapshot),
+            ReadSource::Locked(connection) => {
                 connection.borrow_mut().run(&self.access, queries, Grouping::None)
             }
-            Source::Verified { connection, conversation, versions, reads } => {
+            ReadSource::Verified { connection, conversation, facts, reads } => {
                 reads.set(reads.get() + 1);
-                if versions.get().is_some() {
-                    return connection.borrow_mut().run(&self.access, queries, snapshot);
+                let mut connection = connection.borrow_mut();
+                if facts.get().is_some() {
+                    return connection.run(&self.access, queries, snapshot);
                 }
-                let mut flight = vec![self.versions_query(conversation)];
+                let mut flight = PlanFacts::queries(&self.tenant, *conversation).to_vec();
                 flight.extend(queries.iter().cloned());
-                let mut rows =
-                    connection.borrow_mut().run(&self.access, &flight, Grouping::Snapshot)?;
-                versions.set(Some(decode_versions(&rows)?));
-                rows.remove(0);
-                Ok(rows)
+                let mut rows = connection.run(&self.access, &flight, Grouping::Snapshot)?;
+                let answers = rows.split_off(PlanFacts::QUERIES);
+                // Nothing else sets it while the connection is borrowed.
+                drop(facts.set(Box::new(PlanFacts::of(rows)?)));
+                Ok(answers)
             }
         }
     }
 
-    fn query_all<T>(&self, query: Query, read: impl Fn(&Row) -> Decoded<T>) -> StoreResult<Vec<T>> {
+    fn query_all<T>(
+        &self,
+        query: SqlQuery,
+        read: impl Fn(&Row) -> Decoded<T>,
+    ) -> StoreResult<Vec<T>> {
         let rows = self.rows_of(&[query]).and_then(|rows| decode(rows.into_iter().next(), read));
         rows.map_err(|failure| self.store.explain(failure))
     }
 
     fn query_one<T>(
         &self,
-        query: Query,
+        query: SqlQuery,
         read: impl Fn(&Row) -> Decoded<T>,
     ) -> StoreResult<Option<T>> {
         Ok(self.query_all(query, read)?.into_iter().next())
     }
 
     /// Runs statements that read one snapshot, and decodes their rows.
-    fn query_each<const N: usize>(&self, queries: [Query; N]) -> StoreResult<[Vec<Row>; N]> {
-        let rows = self.rows_of(&queries).map_err(|failure| self.store.explain(failure))?;
+    fn query_each<const N: usize>(&self, queries: &[SqlQuery; N]) -> StoreResult<[Vec<Row>; N]> {
+        let rows = self.rows_of(queries).map_err(|failure| self.store.explain(failure))?;
         let mut rows = rows.into_iter();
         Ok(std::array::from_fn(|_| rows.next().unwrap_or_default()))
     }
@@ -184,15 +206,8 @@ fn decode<T>(rows: Option<Vec<Row>>, read: impl Fn(&Row) -> Decoded<T>) -> Outco
     rows.iter().map(|row| read(row).map_err(Into::into)).collect()
 }
 
-fn decode_versions(rows: &Vec<Vec<Row>>) -> Outcome<Versions> {
-    let Some(row) = rows.concat_first() else {
-        return Ok(Versions { tenant: -1, conversation: -1 });
-    };
-    Ok(Versions { tenant: row.long(0)?, conversation: row.long(1)? })
-}
-
 /// A number of rows, where the largest one means all.
-fn limit(rows: usize) -> Value {
+fn limit(rows: usize) -> SqlValue {
     rows.into()
 }
 
@@ -291,7 +306,7 @@ impl Reader for TenantReader<'_> {
     }
 
     fn node_count(&self) -> StoreResult<u32> {
-        let query = Query::new(
+        let query = SqlQuery::new(
             "SELECT count(*) FROM nodes WHERE tenant = $1",
             values![self.tenant.as_str()],
         );

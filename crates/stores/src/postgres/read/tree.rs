@@ -5,8 +5,8 @@ use treering_core::ports::{LevelTotals, NodeFilter, NodeVersion, StoreResult};
 use treering_core::{ConversationId, Level, Node, NodeId, NodeSpec, Provenance, SourceTotals};
 
 use super::{TenantReader, end, limit};
-use crate::postgres::connection::Query;
-use crate::postgres::value::{Columns, Decoded, Value, values};
+use crate::postgres::connection::SqlQuery;
+use crate::postgres::value::{Columns, Decoded, SqlValue, values};
 
 /// Whether a higher node covers a node: the group that contains it has been summarized, or the
 /// top, which is the last node by level and ordinal, covers it as a root.
@@ -49,9 +49,9 @@ impl TenantReader<'_> {
         self.query_all(self.node_query(id, filter, &columns), version)
     }
 
-    fn node_query(&self, id: ConversationId, filter: &NodeFilter, columns: &str) -> Query {
+    fn node_query(&self, id: ConversationId, filter: &NodeFilter, columns: &str) -> SqlQuery {
         let mut values = values![self.tenant.as_str(), id];
-        let mut bind = |value: Value| {
+        let mut bind = |value: SqlValue| {
             values.push(value);
             format!("${}", values.len())
         };
@@ -82,7 +82,7 @@ impl TenantReader<'_> {
             count = span.limit;
         }
         sql.push_str(&format!(" ORDER BY n.level, n.ordinal LIMIT {}", bind(limit(count))));
-        Query::new(sql, values)
+        SqlQuery::new(sql, values)
     }
 
     pub(super) fn read_nodes_by_id(
@@ -92,7 +92,7 @@ impl TenantReader<'_> {
     ) -> StoreResult<Vec<(ConversationId, NodeId)>> {
         let sql = "SELECT n.conversation, n.id FROM nodes n
             WHERE n.tenant = $1 AND n.id >= $2 AND starts_with(n.id, $2) ORDER BY n.id LIMIT $3";
-        let query = Query::new(sql, values![self.tenant.as_str(), prefix, count]);
+        let query = SqlQuery::new(sql, values![self.tenant.as_str(), prefix, count]);
         self.query_all(query, |row| Ok((row.conversation(0)?, NodeId::from_stored(row.text(1)?))))
     }
 
@@ -120,7 +120,7 @@ impl TenantReader<'_> {
                 FROM nodes n WHERE n.tenant = $1 AND ($2::bytea IS NULL OR n.conversation = $2)) n
             GROUP BY n.level ORDER BY n.level"
         );
-        let query = Query::new(sql, values![self.tenant.as_str(), conversation]);
+        let query = SqlQuery::new(sql, values![self.tenant.as_str(), conversation]);
         self.query_all(query, |row| {
             Ok(LevelTotals {
                 level: row.number(0)?,

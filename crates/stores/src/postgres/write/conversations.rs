@@ -5,7 +5,7 @@ use treering_core::Conversation;
 use super::{CommitWriter, json_text};
 use crate::codes::{state_code, title_source_code};
 use crate::postgres::error::Outcome;
-use crate::postgres::value::{Unreadable, texts, values};
+use crate::postgres::value::{UndecodableRow, texts, values};
 use crate::row_codec::encode_threads;
 
 /// Updates the columns that an index covers only where they changed, so that most commits touch no index.
@@ -42,7 +42,7 @@ impl CommitWriter {
             it.totals.tool_calls,
             it.totals.chars,
             it.totals.tokens,
-            encode_threads(&it.threads).map_err(Unreadable::new)?,
+            encode_threads(&it.threads).map_err(UndecodableRow::new)?,
             json_text(&it.policy)?,
             json_text(&it.tree_state)?,
             texts(labels.iter().map(String::as_str)),

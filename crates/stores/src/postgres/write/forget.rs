@@ -8,7 +8,7 @@ use treering_core::{
 use super::{CommitWriter, json_text};
 use crate::codes::{event_code, role_code};
 use crate::postgres::error::Outcome;
-use crate::postgres::value::{Value, blobs, values};
+use crate::postgres::value::{SqlValue, blobs, values};
 
 /// The kinds of job events whose text may quote the input of a model.
 const QUOTING: [JobEventKind; 3] = [JobEventKind::Fail, JobEventKind::Dead, JobEventKind::Ask];
@@ -52,7 +52,7 @@ impl CommitWriter {
         let events = "UPDATE job_events SET text = ''
             WHERE tenant = $1 AND conversation = $2 AND event = ANY ($3)";
         let quoting = QUOTING.map(event_code).to_vec();
-        self.push_for(id, events, vec![Value::Integers(quoting)]);
+        self.push_for(id, events, vec![SqlValue::Integers(quoting)]);
         // A summary by the fallback says why after a semicolon.
         let notes = "UPDATE job_events SET text = split_part(text, ';', 1)
             WHERE tenant = $1 AND conversation = $2 AND event = $3 AND strpos(text, ';') > 0";
@@ -104,7 +104,7 @@ impl CommitWriter {
         self.put_tombstones(record, hashes);
     }
 
-    fn put_tombstones(&mut self, record: &str, hashes: Value) {
+    fn put_tombstones(&mut self, record: &str, hashes: SqlValue) {
         let sql = "INSERT INTO tombstones (tenant, hash, audit) SELECT $1, hash, $3 FROM unnest($2::bytea[]) AS hash
             ON CONFLICT (tenant, hash) DO NOTHING";
         self.push(sql, values![hashes, record]);

@@ -7,7 +7,7 @@ use treering_core::{Job, JobEvent};
 use super::CommitWriter;
 use crate::codes::{event_code, job_kind_code, job_state_code};
 use crate::postgres::error::Outcome;
-use crate::postgres::value::{Unreadable, values};
+use crate::postgres::value::{UndecodableRow, values};
 use crate::row_codec::{encode_work, lease_of};
 
 /// Minimum number of job events that are kept for each tenant.
@@ -37,7 +37,7 @@ impl CommitWriter {
             job.planned_at,
             worker,
             job.error.as_deref(),
-            encode_work(&job.kind).map_err(Unreadable::new)?,
+            encode_work(&job.kind).map_err(UndecodableRow::new)?,
         ];
         self.push_for(job.conversation, sql, values);
         Ok(())
@@ -56,7 +56,7 @@ impl CommitWriter {
             job.failures,
             worker,
             job.error.as_deref(),
-            encode_work(&job.kind).map_err(Unreadable::new)?,
+            encode_work(&job.kind).map_err(UndecodableRow::new)?,
         ];
         self.push_for(job.conversation, sql, values);
         Ok(())

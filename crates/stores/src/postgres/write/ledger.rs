@@ -3,7 +3,7 @@
 use treering_core::spend::{Charge, day_of};
 
 use super::CommitWriter;
-use crate::postgres::connection::Query;
+use crate::postgres::connection::SqlQuery;
 use crate::postgres::value::values;
 
 /// How long requests are kept, in microseconds: longer than the period of any quota.
@@ -38,9 +38,9 @@ impl CommitWriter {
             ON CONFLICT (provider, at) DO UPDATE SET calls = r.calls + $3, tokens = r.tokens + $4";
         let (provider, at) = (charge.provider(), charge.at);
         let values = values![provider, at, charge.spent.calls.max(0), charge.spent.tokens()];
-        self.queries.push(Query::new(add, values));
+        self.queries.push(SqlQuery::new(add, values));
         let old = "DELETE FROM requests WHERE provider = $1 AND at < $2";
         let oldest = at.as_micros().saturating_sub(REQUESTS_KEPT);
-        self.queries.push(Query::new(old, values![provider, oldest]));
+        self.queries.push(SqlQuery::new(old, values![provider, oldest]));
     }
 }

@@ -12,17 +12,17 @@ use std::collections::BTreeSet;
 
 use treering_core::{ConversationId, Invalid, StoreError, TenantId, Write};
 
-use super::connection::Query;
+use super::connection::SqlQuery;
 use super::error::{Failure, Outcome};
-use super::value::{Unreadable, Value, blobs, values};
+use super::value::{SqlValue, UndecodableRow, blobs, values};
 
 /// Maximum number of sequence numbers in a commit: the bits of a number that are not the id of the transaction.
 const MAX_NUMBERED: i64 = (1 << 20) - 1;
 
 /// The statements of a commit.
 pub(super) struct CommitWriter {
-    tenant: Value,
-    queries: Vec<Query>,
+    tenant: SqlValue,
+    queries: Vec<SqlQuery>,
     /// The offset of the store's sequence numbers.
     offset: i64,
     numbered: i64,
@@ -51,7 +51,7 @@ impl CommitWriter {
         self.salt = salt;
     }
 
-    pub(super) fn into_queries(self) -> Vec<Query> {
+    pub(super) fn into_queries(self) -> Vec<SqlQuery> {
         self.queries
     }
 
@@ -126,16 +126,16 @@ impl CommitWriter {
     }
 
     /// Adds a statement, whose first parameter is the tenant.
-    fn push(&mut self, sql: &'static str, values: Vec<Value>) {
+    fn push(&mut self, sql: &'static str, values: Vec<SqlValue>) {
         let values = std::iter::once(self.tenant.clone()).chain(values).collect();
-        self.queries.push(Query::new(sql, values));
+        self.queries.push(SqlQuery::new(sql, values));
     }
 
     /// Adds a statement that writes to a conversation, which is the second parameter.
-    fn push_for(&mut self, id: ConversationId, sql: &'static str, values: Vec<Value>) {
+    fn push_for(&mut self, id: ConversationId, sql: &'static str, values: Vec<SqlValue>) {
         self.touched.insert(id);
         let of_row = [self.tenant.clone(), id.into()];
-        self.queries.push(Query::new(sql, of_row.into_iter().chain(values).collect()));
+        self.queries.push(SqlQuery::new(sql, of_row.into_iter().chain(values).collect()));
     }
 
     /// The parameter of `seq` for the next row.
@@ -146,5 +146,5 @@ impl CommitWriter {
 }
 
 fn json_text(value: &impl serde::Serialize) -> Outcome<String> {
-    Ok(serde_json::to_string(value).map_err(Unreadable::new)?)
+    Ok(serde_json::to_string(value).map_err(UndecodableRow::new)?)
 }
