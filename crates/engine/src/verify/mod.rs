@@ -50,9 +50,9 @@ pub struct Verification {
     pub nodes: u64,
     /// The inconsistencies.
     pub problems: Vec<IntegrityProblem>,
-    /// Harmless leftovers of rewritten data; a repair removes them.
+    /// Harmless leftovers of replaced data; a repair removes them.
     pub leftovers: Vec<IntegrityProblem>,
-    /// Nodes that are stale because a message was edited; an update rewrites them.
+    /// Nodes that are stale because a message was edited; an update regenerates them.
     pub stale: Vec<IntegrityProblem>,
     /// Warnings about data that may be missing, one sentence each.
     pub warnings: Vec<String>,

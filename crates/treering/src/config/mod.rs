@@ -107,8 +107,8 @@ pub struct Settings {
     pub serve: ServeSettings,
 
     /// Your own profiles. Each lists the sections of a context as `[[profiles.mine.sections]]`
-    /// with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"` or `"nodes"`. The
-    /// guide to contexts explains the other keys of a section.
+    /// with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"`, `"nodes"`, `"search"`
+    /// or `"unsummarized"`. The guide to contexts explains the other keys of a section.
     #[config(default = {})]
     pub profiles: BTreeMap<String, ProfileSettings>,
 }
