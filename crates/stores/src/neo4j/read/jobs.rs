@@ -18,7 +18,7 @@ pub(super) const JOB_EVENT: &str = "e.timestamp, e.sessionId, e.jobId, e.kind, e
 
 /// The names of the kinds and states of jobs, in the order of their codes.
 pub(in crate::neo4j) const KINDS: [&str; 4] =
-    ["embed-turn", "summarise", "embed-node", "plan-project"];
+    ["embed-turn", "summarize", "embed-node", "plan-project"];
 pub(in crate::neo4j) const STATES: [&str; 3] = ["pending", "generating", "failed"];
 
 /// Whether a job is due. A lease that ends impossibly late was taken before the clock was set back,
@@ -108,7 +108,7 @@ impl GraphView<'_> {
         add(filter.heights.is_some(), "j.height >= $lowest AND j.height <= $highest");
         add(filter.only.is_some(), "j.position = $position AND j.jobId = $job");
         add(filter.id_prefix.is_some(), "j.jobId STARTS WITH $prefix");
-        add(filter.summaries, "j.kind = 'summarise'");
+        add(filter.summaries, "j.kind = 'summarize'");
         add(filter.due.is_some(), &format!("{IS_DUE} AND {IS_LOWEST}"));
         let order = match filter.conversation {
             Some(_) => "j.height, j.position, j.seq",

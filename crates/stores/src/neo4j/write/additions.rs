@@ -32,7 +32,7 @@ struct TurnAddition {
     calls: Vec<BoltValue>,
 }
 
-/// The turn has the texts of its messages, as they are handed out, joined by line breaks. A new one
+/// The turn has the texts of its messages, as they are recalled, joined by line breaks. A new one
 /// is attached without `MERGE`, which would search all turns of the conversation.
 const ADD_TO_TURNS: &str = "UNWIND $turns AS row
     MATCH (c:ConversationSession {tenant: $tenant, sessionId: row.session})
@@ -210,7 +210,7 @@ fn message_properties(tenant: &str, id: ConversationId, message: &Message, seq: 
     ])
 }
 
-/// The text that is handed out, if it is not the message's own.
+/// The text that is recalled, if it is not the message's own.
 pub(super) fn recalled(message: &Message) -> BoltValue {
     message.body.correction.as_ref().map(|_| message.recalled_text().into_owned()).into()
 }
