@@ -1,12 +1,12 @@
 //! The packer over trees of any shape: the budget holds, and every message is covered at most once.
 #![no_main]
 
-#[path = "../../crates/core/tests/wood/mod.rs"]
-mod wood;
+#[path = "../../crates/core/tests/random_tree/mod.rs"]
+mod random_tree;
 
 use libfuzzer_sys::fuzz_target;
 use treering_core::packing::Profile;
-use wood::{Wood, packed};
+use random_tree::{RandomTree, packed};
 
 fuzz_target!(|input: (Vec<u16>, u8, u8, u16, Vec<u16>, u16, u8)| {
     let (sizes, window, group, settled, hits, budget, profile) = input;
@@ -17,7 +17,7 @@ fuzz_target!(|input: (Vec<u16>, u8, u8, u16, Vec<u16>, u16, u8)| {
             places.push((idx, 100 - places.len() as u32));
         }
     }
-    let wood = Wood {
+    let tree = RandomTree {
         settled: usize::from(settled) % (sizes.len() + 1),
         window: usize::from(window % 6) + 1,
         group: usize::from(group % 3) + 2,
@@ -26,7 +26,7 @@ fuzz_target!(|input: (Vec<u16>, u8, u8, u16, Vec<u16>, u16, u8)| {
     };
     let profile = Profile::NAMES[usize::from(profile) % Profile::NAMES.len()];
     let budget = u32::from(budget);
-    let plan = packed(&wood, profile, budget);
+    let plan = packed(&tree, profile, budget);
     assert!(plan.cost <= budget, "{} of {budget}", plan.cost);
     if profile == "cut" {
         let cut = plan.sections[0].iter();
@@ -34,5 +34,5 @@ fuzz_target!(|input: (Vec<u16>, u8, u8, u16, Vec<u16>, u16, u8)| {
         covered.sort_unstable();
         assert!(covered.windows(2).all(|pair| pair[0] < pair[1]), "something is said twice");
     }
-    assert_eq!(plan, packed(&wood, profile, budget), "packing is deterministic");
+    assert_eq!(plan, packed(&tree, profile, budget), "packing is deterministic");
 });

@@ -1,4 +1,4 @@
-//! The duties of a memory, checked as a user would: scope, evidence, deletion, correction,
+//! End-to-end checks through the commands: scope, evidence, deletion, correction,
 //! tombstones and fencing. Every check that something is absent has a control that must be there.
 
 #![allow(clippy::unwrap_used)]
@@ -107,7 +107,7 @@ fn what_was_deleted_stays_deleted_through_thirteen_steps() {
             &["context", "harbour", "--query", "code decided", "--budget", "20000"],
             CONTROL,
         ),
-        ("log", &["logs"], "summarise messages"),
+        ("log", &["logs"], "summarize messages"),
         ("audit", &["audit"], "\"target\":\"message\""),
     ] {
         let shown = home.json(args).to_string();

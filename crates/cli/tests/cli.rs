@@ -25,6 +25,23 @@ fn with_port() -> Home {
     home
 }
 
+/// A message is named like `tidewatch#4` everywhere.
+#[test]
+fn a_message_is_shown_with_its_turn() {
+    let home = Home::new();
+    for (user, assistant) in [("One zq1?", "First zq2."), ("Two zq3?", "Second zq4.")] {
+        home.ok(&["append", "--key", "issue#7", "--user", user, "--assistant", assistant]);
+    }
+    let slug = home.items(&["sessions"])[0]["slug"].as_str().unwrap().to_owned();
+    let shown = home.ok(&["show", &format!("{slug}#3")]);
+    assert!(shown.contains("zq3") && shown.contains("zq4") && !shown.contains("zq2"), "{shown}");
+    assert!(home.ok(&["expand", &format!("{slug}#3")]).contains("Second zq4."));
+    let whole = home.ok(&["show", "issue#7"]);
+    assert!(whole.contains("zq1") && whole.contains("zq4"), "a key with this sign: {whole}");
+    home.refuses(&["show", &format!("{slug}#9")], &["4 messages"]);
+    home.refuses(&["context"], &["--project", "--everything", "treering sessions"]);
+}
+
 #[test]
 fn a_turn_is_appended_listed_shown_and_counted() {
     let home = with_port();
@@ -122,6 +139,8 @@ fn an_import_reports_bad_paths_on_standard_error_and_continues() {
     assert!(out.as_ref().unwrap().contains("1 message new"), "{out:?}");
     assert!(!out.unwrap().contains("missing.json"));
     assert!(err.as_ref().unwrap().contains("missing.json: it cannot be read"), "{err:?}");
+    let output = String::from_utf8(home.run(&["import", "missing.json"]).stdout).unwrap();
+    assert_eq!(output.trim(), "Nothing was imported.");
     home.misused(&["import", "--format", "word", "chat.json"], &["claude-code", "markdown"]);
 }
 
@@ -397,7 +416,7 @@ fn a_context_is_printed_in_every_format() {
     home.refuses(&["context", PORT, "--profile", "best"], &["code-review"]);
     home.refuses(&["context", PORT, "--budget", "7"], &["at least"]);
     home.refuses(&["context", PORT, "--as-of", "99"], &["turns"]);
-    home.refuses(&["context"], &["name a conversation, or a scope"]);
+    home.refuses(&["context"], &["name a conversation", "or a scope"]);
 }
 
 #[test]
@@ -503,7 +522,7 @@ fn files_are_private_to_their_owner() {
         (mode("made"), mode("made/treering.db"), mode("treering.db")),
         (0o700, 0o600, 0o600)
     );
-    // Whichever command comes first creates the home.
+    // The first command creates the home, whichever it is.
     for (name, command) in [
         ("by-token", &["token", "create"][..]),
         ("by-pause", &["pause"]),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::endpoints::{McpClient, assert_given_back, await_request, fill, ok, summarised_by};
+use crate::endpoints::{McpClient, assert_given_back, await_request, fill, ok, summarized_by};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
@@ -49,6 +49,11 @@ fn the_call_of_the_source_documents_is_taken() {
         "concurrency": 1, "batchDelayMs": 1, "sealPolicy": "chars", "flushAfterMs": 60000,
         "wait": true,
     });
+    let mut estimate = all.clone();
+    estimate["dryRun"] = json!(true);
+    let estimate = client.call("summaries_update", &estimate);
+    let text = estimate["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("nodes of level 1") && text.ends_with("Nothing was written."), "{text}");
     let result = client.ok("summaries_update", &all);
     assert_eq!((&result["jobs_left"], &result["jobs_failed"]), (&json!(0), &json!(0)), "{result}");
     assert!(result["jobs_by_level"][0].as_u64().unwrap() > 5, "{result}");
@@ -295,7 +300,7 @@ fn values_beyond_the_schema_limits_are_rejected() {
 fn every_progress_notification_increases() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
-    let options = summarised_by(&provider);
+    let options = summarized_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut client = McpClient::start_with(home.path(), &options);
     fill(&mut client, "k", 20);
@@ -402,7 +407,7 @@ fn tools_resources_and_prompts_are_described_and_readable() {
     let recall = client
         .ask("prompts/get", &json!({ "name": "recall", "arguments": { "question": "gate 7?" } }));
     assert!(recall["messages"][0]["content"]["text"].as_str().unwrap().contains("gate 7"));
-    let summary = client.ask("prompts/get", &json!({ "name": "summarise-session" }));
+    let summary = client.ask("prompts/get", &json!({ "name": "summarize-session" }));
     assert!(
         summary["messages"][0]["content"]["text"].as_str().unwrap().contains("never instructions")
     );
@@ -482,7 +487,7 @@ fn sigterm_stops_the_server_despite_an_open_client_and_a_hanging_provider() {
     McpClient::start(home.path()).stop();
 
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
-    let options = summarised_by(&provider);
+    let options = summarized_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut client = McpClient::start_with(home.path(), &options);
     fill(&mut client, "k", 20);

@@ -3,12 +3,13 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use crate::endpoints;
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::endpoints::{
-    McpClient, TestServer, assert_given_back, await_request, fill, ok, summarised_by, treering,
+    McpClient, TestServer, assert_given_back, await_request, fill, ok, summarized_by, treering,
     turn,
 };
 use serde_json::{Value, json};
@@ -158,7 +159,7 @@ fn events_include_writes_of_other_processes() {
 fn failed_jobs_are_events() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::refuse(500, "out of order")]);
-    let options = summarised_by(&provider);
+    let options = summarized_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = TestServer::start(home.path(), &options);
     let entries: Vec<Value> = (0..20).map(turn).collect();
@@ -256,6 +257,7 @@ fn errors_are_json_with_a_hint() {
     );
     check("POST", "/v1/context", Some(json!({})), 400, "name a conversation, or a scope");
     check("GET", "/v1/nodes/l1-00", None, 404, "l1-00");
+    check("GET", "/v1/conversations/x/nodes?level=0", None, 400, "level is 0");
     let (status, value) =
         server.request("POST", "/v1/search", &[("content-type", "text/plain")], None);
     assert_eq!((status, &value["error"]), (415, &json!("the body is not JSON")));
@@ -700,12 +702,13 @@ fn the_page_and_its_openapi_document_load_nothing_external() {
 }
 
 #[test]
-fn every_response_of_the_openapi_document_has_a_description() {
+fn every_operation_of_the_openapi_document_is_named_and_described() {
     let home = tempfile::tempdir().unwrap();
     let document = ok(home.path(), &["serve", "--openapi"]);
-    let mut responses = 0;
+    let (mut responses, mut names) = (0, BTreeSet::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
+            assert!(names.insert(operation["operationId"].as_str().unwrap()), "{method} {path}");
             for (status, response) in operation["responses"].as_object().unwrap() {
                 let description = response["description"].as_str().unwrap_or_default();
                 assert!(!description.is_empty(), "{method} {path}: {status}");
@@ -847,7 +850,7 @@ fn shutdown_finishes_running_jobs_and_leaves_no_lease() {
 fn shutdown_releases_the_jobs_of_a_hanging_provider() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
-    let options = summarised_by(&provider);
+    let options = summarized_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = TestServer::start(home.path(), &options);
     let entries: Vec<Value> = (0..40).map(turn).collect();
@@ -856,6 +859,23 @@ fn shutdown_releases_the_jobs_of_a_hanging_provider() {
     let log = server.stop();
     assert!(log.contains("another worker takes them"), "{log}");
     assert_given_back(home.path());
+}
+
+#[test]
+fn the_log_says_what_a_context_waits_for() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(3600))]);
+    let options = summarized_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = TestServer::start(home.path(), &options);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
+    await_request(&provider, 0);
+    server.post("/v1/context", &json!({ "conversation": "long", "gate_timeout_ms": 200 }));
+    let log = server.stop();
+    let wait = log.find("waiting for critical operations").expect(&log);
+    let end = log.find("timeout: still pending").expect(&log);
+    assert!(wait < end && log.contains("summarize messages #0"), "{log}");
 }
 
 /// Appends until the store fails with an I/O error. Returns the number of acknowledged messages

@@ -90,7 +90,7 @@ fn a_dry_run_writes_nothing() {
     assert_eq!((&upper["dropped_nodes"], &upper["jobs_by_level"]), (second, &json!([0, second])));
     let other = estimate(&["--full", "--with", "window_chars=2000", "--with", "min_flush_chars=0"]);
     assert!(other["jobs_by_level"][0].as_u64() > first.as_u64(), "{other}");
-    assert!(home.ok(&["update", "--full", "--dry-run"]).contains("nothing was written"));
+    assert!(home.ok(&["update", "--full", "--dry-run"]).contains("Nothing was written"));
     assert_eq!(home.items(&["logs"]), logged);
     let mut names: Vec<_> =
         std::fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -333,7 +333,7 @@ fn statistics_match_the_nodes() {
 }
 
 #[test]
-fn metrics_have_the_names_and_values_of_the_seed() {
+fn metrics_have_the_names_and_values_of_the_document() {
     let home = Home::demo();
     let nodes = home.nodes("tidewatch");
     let view = home.json(&["stats", "tidewatch"]);

@@ -17,7 +17,7 @@ pub struct AuditRecord {
     pub target: String,
     /// The conversations that were changed or removed.
     pub conversations: Vec<AuditedConversation>,
-    /// The number of tombstones, which prevent that a later import brings items back.
+    /// The number of tombstones, which keep later imports from restoring items.
     pub tombstones: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct AuditedConversation {
     pub messages: Vec<(u32, u32)>,
     /// The number of rows erased, by kind.
     pub erased: ErasedCounts,
-    /// The nodes whose text was erased and that are written again.
+    /// The nodes whose text was erased and that are regenerated.
     pub rewritten: Vec<AuditedNode>,
 }
 

@@ -36,7 +36,7 @@ pub enum Write {
     /// that dropping its level drops it alone.
     DropTree(ConversationId, Level),
     /// Replaces the content of a message, its time of edit and its correction. With a time, the
-    /// message so far becomes an earlier version that was replaced then.
+    /// previous content is kept as a version replaced at that time.
     AmendMessage(ConversationId, Box<Message>, Option<Timestamp>),
     /// Replaces the arguments and the result of a tool call.
     AmendToolCall(ConversationId, ToolCall),
@@ -51,8 +51,8 @@ pub enum Write {
     /// Removes nodes of a level, by ordinal.
     RemoveNodes(ConversationId, Level, Vec<u32>),
     /// Erases the texts of errors from the jobs and job events of a conversation, because a
-    /// provider may have quoted its input. Of the end of a job, the text up to the first semicolon
-    /// stays.
+    /// provider may have quoted its input. Keeps the text of a release event up to the first
+    /// semicolon.
     ForgetErrors(ConversationId),
     /// Removes a conversation with everything that belongs to it. Its cost stays in the ledger,
     /// without the conversation.
@@ -157,7 +157,7 @@ impl JobEvent {
     /// node.
     #[must_use]
     pub fn is_sealing(&self) -> bool {
-        self.kind == JobEventKind::Acquire && self.text.starts_with(JobKind::SUMMARISE)
+        self.kind == JobEventKind::Acquire && JobKind::is_summary(&self.text)
     }
 }
 

@@ -93,7 +93,7 @@ pub enum StoreError {
         location: String,
         /// The error of the connection or of the server.
         detail: String,
-        /// What to do, if that is known.
+        /// Advice for the user, if there is any.
         hint: Option<String>,
     },
     /// The plan of a commit was refused; nothing was written.

@@ -89,10 +89,10 @@ fn best_part(text: &str, prefixes: &[&str]) -> Range<usize> {
 
 /// The value of a sentence: its own matches, and a smaller bonus for adjacent matches.
 fn score(fits: &[u32], index: usize) -> u32 {
-    let neighbour =
+    let neighbor =
         |index: Option<usize>| index.and_then(|index| fits.get(index)).copied().unwrap_or(0);
     // A sentence after a match contains the answer more often than one before it.
-    6 * fits[index] + 3 * neighbour(index.checked_sub(1)) + 2 * neighbour(Some(index + 1))
+    6 * fits[index] + 3 * neighbor(index.checked_sub(1)) + 2 * neighbor(Some(index + 1))
 }
 
 fn joined(sentences: &[&str], is_selected: &[bool], before: bool, after: bool) -> String {

@@ -8,7 +8,7 @@ use crate::folder::is_at_or_below;
 use crate::json::Json;
 use crate::tool::{NewToolCall, ToolResult};
 
-/// Stands where something was left out.
+/// Replaces excluded text.
 const MARKER: &str = "[excluded]";
 
 /// The folders and patterns that are excluded from capture.
@@ -106,7 +106,7 @@ impl CaptureExclusions {
 fn is_like(text: &str, pattern: &str) -> bool {
     let text: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
     let pattern: Vec<char> = pattern.chars().flat_map(char::to_lowercase).collect();
-    // Whether the pattern so far matches each beginning of the text.
+    // For each prefix of the text, whether the pattern so far matches it.
     let mut row: Vec<bool> = (0..=text.len()).map(|length| length == 0).collect();
     for sign in pattern {
         let mut next = vec![sign == '*' && row[0]; text.len() + 1];

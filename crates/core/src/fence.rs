@@ -12,8 +12,8 @@ const NAME_CHARS: usize = 40;
 const TITLE_CHARS: usize = 80;
 /// Maximum length of a value in a code span, in characters.
 const VALUE_CHARS: usize = 200;
-/// Words for a speaker that are not the name of anybody: the roles of messages, and those of other
-/// chat formats.
+/// Role names, which must not be taken for a person's name: the roles of messages, and those of
+/// other chat formats.
 const ROLE_WORDS: [&str; 8] =
     ["system", "user", "assistant", "tool", "developer", "human", "function", "model"];
 
@@ -47,8 +47,8 @@ fn quote_line(block: &mut String, line: &str) {
     block.push('\n');
 }
 
-/// A text in which nothing is hidden: bidirectional controls and tag characters are written out,
-/// such as `\u{202e}`, and control characters become `�`. Line breaks and tabs stay.
+/// A text with hidden characters escaped: bidirectional controls and tag characters are written
+/// out, such as `\u{202e}`, and control characters become `�`. Line breaks and tabs stay.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| !is_hidden_control(c) && (!c.is_control() || is_layout(c));
@@ -66,7 +66,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// JSON in which nothing is hidden. It stays JSON: control characters of a document are inside its
+/// JSON with hidden characters escaped. It stays JSON: control characters of a document are inside its
 /// strings. Those that a string has as escape sequences are visible already.
 #[must_use]
 pub fn visible_json(json: &str) -> Cow<'_, str> {
@@ -107,8 +107,8 @@ pub fn title(text: &str) -> String {
     plain(text, TITLE_CHARS)
 }
 
-/// The speaker of a message: the author's name, or the role without one. A name with a word that ends
-/// like a role comes after the role of the message, so that no author passes for another role.
+/// The speaker of a message: the author's name, or the role without one. If the name ends like a
+/// role, the actual role precedes it.
 #[must_use]
 pub fn speaker(role: &str, author: Option<&str>) -> String {
     let name = author.map(name).filter(|name| name.starts_with(char::is_alphanumeric));

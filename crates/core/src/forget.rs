@@ -1,4 +1,4 @@
-//! Forgetting: what a request erases, and which summaries must be written again without it. It
+//! Forgetting: what a request erases, and which summaries must be regenerated without it. It
 //! decides from messages, tool calls and nodes that the caller has read, and never erases
 //! anything itself.
 
@@ -125,7 +125,7 @@ pub struct NodePlace {
     pub id: NodeId,
 }
 
-/// The place in the tree of a node that was removed to be written again.
+/// The place in the tree of a node that was removed to be regenerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedNode {
     /// The ordinal of the group that covers it.
@@ -135,7 +135,7 @@ pub struct RemovedNode {
 /// The nodes whose text may contain something of the messages and tool calls: the windows over
 /// them, all ancestors and the top, from the bottom up.
 #[must_use]
-pub fn nodes_to_rewrite<'a>(
+pub fn nodes_to_regenerate<'a>(
     nodes: &'a [Node],
     messages: &[Message],
     calls: &[ToolCall],

@@ -1,5 +1,5 @@
 //! Fusion: combines many signals into one score. The signals are the text of the item, of its
-//! neighbors and of its session, the author and the time. Each part is kept, so that a score
+//! neighbors and of its episode, the author and the time. Each part is kept, so that a score
 //! can be explained.
 //!
 //! The weights are round numbers that work for chats between people, chats with assistants, and
@@ -24,8 +24,8 @@ pub struct Signals {
     pub nearby_terms: f32,
     /// Semantic similarity.
     pub similarity: f32,
-    /// The question's words in the same session.
-    pub session: f32,
+    /// The question's words in the same episode.
+    pub episode: f32,
     /// Term match and semantic similarity of the level-1 node that covers the item.
     pub window: f32,
     /// The question names the author.
@@ -48,7 +48,7 @@ pub(crate) const WEIGHTS: Signals = Signals {
     exact_terms: 0.4,
     nearby_terms: 0.5,
     similarity: 0.6,
-    session: 0.1,
+    episode: 0.1,
     window: 0.1,
     author: 0.15,
     user: 0.4,
@@ -67,7 +67,7 @@ impl Signals {
             ("words", WEIGHTS.exact_terms * self.exact_terms),
             ("nearby words", WEIGHTS.nearby_terms * self.nearby_terms),
             ("similarity", WEIGHTS.similarity * self.similarity),
-            ("session", WEIGHTS.session * self.session),
+            ("episode", WEIGHTS.episode * self.episode),
             ("window", WEIGHTS.window * self.window),
             ("author", WEIGHTS.author * self.author),
             ("user", WEIGHTS.user * self.user),
@@ -177,10 +177,10 @@ pub fn brevity(chars: u32) -> f32 {
     (-(chars as f32) / 600.0).exp()
 }
 
-/// The BM25 score of a term in a session: `holding` of its `size` items contain the term;
+/// The BM25 score of a term in an episode: `holding` of its `size` items contain the term;
 /// `mean` is the average size.
 #[must_use]
-pub fn session_bm25(holding: u32, size: u32, mean: f32) -> f32 {
+pub fn episode_bm25(holding: u32, size: u32, mean: f32) -> f32 {
     let (holding, k) = (holding as f32, 1.2 * (0.25 + 0.75 * size as f32 / mean.max(1e-6)));
     holding * 2.2 / (holding + k)
 }

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_packed_anew_only_when_it_is_far_too_large() {
+    fn a_group_is_packed_again_only_when_it_is_far_too_large() {
         let policy = Policy::from(Preset::Window).groups.remove(0);
         assert_eq!(repacked(&members(&[5000, 5000, 5000]), &policy), None);
         assert_eq!(

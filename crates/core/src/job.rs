@@ -49,14 +49,21 @@ pub enum JobKind {
 
 impl JobKind {
     /// The prefix of the name and description of a summary job.
-    pub(crate) const SUMMARISE: &str = "summarise";
+    pub(crate) const SUMMARIZE: &str = "summarize";
+    /// The prefix in logs of earlier versions.
+    const SUMMARIZE_BEFORE: &str = "summarise";
+
+    /// Whether the description of a job is that of a summary job.
+    pub(crate) fn is_summary(description: &str) -> bool {
+        description.starts_with(Self::SUMMARIZE) || description.starts_with(Self::SUMMARIZE_BEFORE)
+    }
 
     /// The name used in every interface.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::EmbedTurn(_) => "embed-turn",
-            Self::Summarize(_) => Self::SUMMARISE,
+            Self::Summarize(_) => Self::SUMMARIZE,
             Self::EmbedNode(..) => "embed-node",
             Self::PlanProject => "plan-project",
         }
@@ -134,7 +141,7 @@ impl fmt::Display for JobKind {
             Self::PlanProject => f.write_str("update the tree of the project"),
             Self::Summarize(task) => match &task.covers {
                 Coverage::Messages(window) => {
-                    write!(f, "{} messages {window}", Self::SUMMARISE)?;
+                    write!(f, "{} messages {window}", Self::SUMMARIZE)?;
                     match task.turns {
                         Some(1) => write!(f, " of 1 turn")?,
                         Some(turns) => write!(f, " of {turns} turns")?,
@@ -143,13 +150,13 @@ impl fmt::Display for JobKind {
                     write!(f, " (level 1)")
                 }
                 Coverage::Nodes(children) => {
-                    write!(f, "{} {} nodes (level {})", Self::SUMMARISE, children.len(), task.level)
+                    write!(f, "{} {} nodes (level {})", Self::SUMMARIZE, children.len(), task.level)
                 }
                 Coverage::Whole(_) => {
-                    write!(f, "{} the whole conversation (level {})", Self::SUMMARISE, task.level)
+                    write!(f, "{} the whole conversation (level {})", Self::SUMMARIZE, task.level)
                 }
                 Coverage::Sessions(sessions) => {
-                    let (verb, number, level) = (Self::SUMMARISE, sessions.len(), task.level);
+                    let (verb, number, level) = (Self::SUMMARIZE, sessions.len(), task.level);
                     write!(f, "{verb} {number} sessions (level {level})")
                 }
             },
@@ -368,8 +375,8 @@ mod tests {
             replaces: None,
         };
         let describe = |turns| JobKind::Summarize(NodeSpec { turns, ..spec.clone() }).to_string();
-        assert_eq!(describe(Some(3)), "summarise messages #0–#5 of 3 turns (level 1)");
-        assert_eq!(describe(Some(1)), "summarise messages #0–#5 of 1 turn (level 1)");
-        assert_eq!(describe(None), "summarise messages #0–#5 (level 1)");
+        assert_eq!(describe(Some(3)), "summarize messages #0–#5 of 3 turns (level 1)");
+        assert_eq!(describe(Some(1)), "summarize messages #0–#5 of 1 turn (level 1)");
+        assert_eq!(describe(None), "summarize messages #0–#5 (level 1)");
     }
 }

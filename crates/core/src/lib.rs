@@ -93,7 +93,7 @@ pub use export::ExportItem;
 pub use folder::{is_at_or_below, paths_below};
 pub use forget::{
     ForgetTarget, ItemSelection, NodePlace, OVERLAP_LOOK_BACK, RemovedNode, Tombstone,
-    TombstoneSet, nodes_to_rewrite,
+    TombstoneSet, nodes_to_regenerate,
 };
 pub use gate::{GateOperation, GateStatus};
 pub use hash::ContentHash;

@@ -1,4 +1,4 @@
-//! Masks the secrets of what is handed out: messages, tool calls and nodes. Detection is that of
+//! Masks the secrets of what is returned: messages, tool calls and nodes. Detection is that of
 //! [`redact`].
 
 use crate::json::Json;
@@ -40,7 +40,7 @@ impl NewToolCall {
 }
 
 impl NodeContent {
-    /// Replaces those of its texts for which `replace` returns another one.
+    /// Replaces each text for which `replace` returns a new one.
     pub fn replace_texts(&mut self, replace: impl Fn(&str) -> Option<String>) {
         let lists = [
             &mut self.files_mentioned,
@@ -88,7 +88,7 @@ fn mask_json(json: &mut Json) -> bool {
     if found.is_empty() {
         return false;
     }
-    // A mask may swallow a quote of a string that contains JSON itself.
+    // Masking can remove a quote from JSON inside a string.
     *json = Json::new(&masked).unwrap_or_else(|_| Json::string(&masked));
     true
 }

@@ -75,17 +75,17 @@ pub struct NewMessage {
     pub edited_at: Option<Timestamp>,
     /// Set if someone marked it as wrong.
     pub correction: Option<Correction>,
-    /// The earlier versions that an export brings along, oldest first. The store keeps them apart
+    /// The earlier versions that an export contains, oldest first. The store keeps them apart
     /// from the message, so a stored message has none here.
     pub history: Vec<MessageVersion>,
 }
 
-/// The mark that a message is wrong. It stays in the record and is never handed out as true.
+/// The mark that a message is wrong. It stays in the history and is never returned as true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Correction {
     /// When it was marked.
     pub at: Timestamp,
-    /// The text that is handed out instead; without it the message is left out.
+    /// The text that is returned instead; without it the message is left out.
     pub text: Option<String>,
 }
 
@@ -165,7 +165,7 @@ impl NewMessage {
     }
 }
 
-/// Begins the text that replaces a wrong one.
+/// Prefix of a correction.
 const CORRECTED: &str = "Correction: ";
 
 /// A stored message.
@@ -190,13 +190,13 @@ pub struct Message {
 }
 
 impl Message {
-    /// Whether nothing of it is handed out: it was forgotten, or is wrong and has no correction.
+    /// Whether nothing of it is returned: it was forgotten, or is wrong and has no correction.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.body.forgotten || self.body.correction.as_ref().is_some_and(|it| it.text.is_none())
     }
 
-    /// The text that is handed out. Empty if the message is left out.
+    /// The text that is returned. Empty if the message is left out.
     #[must_use]
     pub fn recalled_text(&self) -> Cow<'_, str> {
         match &self.body.correction {
@@ -206,7 +206,7 @@ impl Message {
         }
     }
 
-    /// The message as it is handed out: one that is wrong is replaced by its correction, or by
+    /// The message as it is returned: one that is wrong is replaced by its correction, or by
     /// a placeholder.
     #[must_use]
     pub fn recalled(mut self) -> Self {

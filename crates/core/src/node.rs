@@ -1,4 +1,4 @@
-//! Nodes: the summaries over a conversation. A node always has its summary; a node that is not
+//! Nodes: the summaries of a conversation. A node always has its summary; a node that is not
 //! written yet is a job.
 
 use std::fmt;
@@ -230,14 +230,14 @@ pub struct NodeSpec {
     /// from it, and are part of its id only through the style.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Assignment>,
-    /// Set in a job that writes a node again after its text was erased. The children that it
+    /// Set in a job that regenerates a node after its text was erased. The children that it
     /// lists may have other ids by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<RemovedNode>,
 }
 
 impl NodeSpec {
-    /// The ordinal of the top, the node over a whole closed conversation. No other node has it,
+    /// The ordinal of the top, the summary of a whole closed conversation. No other node has it,
     /// so the top never takes the place of a group.
     pub const TOP_ORDINAL: u32 = 1 << 31;
 

@@ -20,7 +20,7 @@ pub const PARAMETERS: &[(&str, &str)] = &[
     ),
     (
         "regenerate_on_edit",
-        "Rewrite the summaries over a message at once when it is edited (`true` or `false`). With `false`, they are stale until `treering update`.",
+        "Regenerate the summaries that cover a message at once when it is edited (`true` or `false`). With `false`, they are stale until `treering update`.",
     ),
     ("window_chars", "Target size of a window, in characters. A longer message is split."),
     (

@@ -7,7 +7,7 @@ use crate::entry::{Entry, EntryKind};
 use crate::ids::ExternalId;
 use crate::time::Timestamp;
 
-/// A time without capture.
+/// A period without capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// The start, inclusive.
@@ -24,8 +24,7 @@ impl Pause {
     }
 }
 
-/// The entries that were not said during a pause. The result of a call that is left out is left
-/// out with it.
+/// Removes entries from pauses, and results of removed calls.
 #[must_use]
 pub fn without_pauses(mut entries: Vec<Entry>, pauses: &[Pause]) -> Vec<Entry> {
     if pauses.is_empty() {

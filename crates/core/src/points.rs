@@ -37,8 +37,8 @@ impl RankedLine {
         format!("{} {} {year}", day.trim_start_matches('0'), month.unwrap_or(&""))
     }
 
-    /// The text of a point after its day, which is left out where the reader knows it: `shown` is
-    /// the day of the points above.
+    /// The text of a point after its day, which is omitted if it equals `shown`, the
+    /// day of the previous point.
     #[must_use]
     pub fn dated<'a>(
         text: &'a str,
@@ -96,7 +96,7 @@ pub struct Point<'a> {
 type TimeOrder = (Option<(u32, Option<usize>, u32)>, usize);
 
 impl Point<'_> {
-    /// Its order in time.
+    /// Sort key by time.
     #[must_use]
     pub fn order(&self) -> TimeOrder {
         (self.day.map(day_order), self.position)

@@ -37,7 +37,8 @@ pub struct WindowPolicy {
     pub min_flush_chars: u32,
     /// The length of a silence that seals a window.
     pub flush_after_ms: Option<u64>,
-    /// The number of characters of the previous window repeated at the start of the next.
+    /// The number of characters of the previous window that the summarizer sees before the next
+    /// one.
     pub overlap_chars: u32,
     /// Whether size, silence or both seal a window.
     pub seal_policy: SealPolicy,
@@ -155,7 +156,7 @@ pub struct Policy {
     /// Whether windows and groups seal. While it is false, messages are captured and found by
     /// search, and only callers add nodes.
     pub enabled: bool,
-    /// Whether an edit of a message rewrites the nodes over it at once. Otherwise they are stale
+    /// Whether an edit of a message regenerates the nodes that cover it at once. Otherwise they are stale
     /// until an update.
     pub regenerate_on_edit: bool,
     /// The window policy, for level 1.

@@ -13,7 +13,7 @@ use crate::entry::{Entry, EntryKind};
 use crate::json::Json;
 use crate::tool::ToolResult;
 
-/// Stands where a passage was left out.
+/// Replaces a private passage.
 const MARKER: &str = "[private]";
 
 const OPEN: &str = "<private>";

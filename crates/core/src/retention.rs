@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 /// A rule such as `365d`, `cursor 30d` or `user=42 7d`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// The conversations that it applies to.
+    /// The conversations that the rule applies to.
     pub scope: RetentionScope,
     /// The time after their last activity at which they are forgotten, in milliseconds.
     pub max_age_ms: u64,
@@ -20,9 +20,9 @@ pub struct RetentionRule {
 /// The conversations that a retention rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetentionScope {
-    /// All of them.
+    /// All conversations.
     All,
-    /// Those of a source, such as `claude-code`: the label `source` or, without it, the first part
+    /// Conversations from a source, such as `claude-code`: the label `source` or, without it, the first part
     /// of the key.
     Source(String),
     /// Those with a label.

@@ -9,8 +9,8 @@ use crate::time::Timestamp;
 /// Number of hits that are compared with each other.
 pub const COMPARED: usize = 5;
 
-/// The minimum time between a statement and one that supersedes it. What is said within one
-/// session belongs together.
+/// The minimum time between a statement and one that supersedes it. Statements within one
+/// episode belong together.
 const MIN_GAP_MICROS: i64 = 20 * 60 * 1_000_000;
 
 /// The minimum share of the question's terms in a statement.

@@ -1,4 +1,4 @@
-//! The top: the node over a whole closed conversation. It covers the roots of the tree, the nodes
+//! The top: the summary of a whole closed conversation. It covers the roots of the tree, the nodes
 //! without a group. Grouping ignores it, so that a reopened conversation grows as if it had never
 //! been closed.
 

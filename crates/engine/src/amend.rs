@@ -1,12 +1,12 @@
 //! Amends messages: an edit replaces the text and keeps the earlier one, and a correction marks a
-//! message as wrong. Both reach every summary over the message.
+//! message as wrong. Both reach every summary that covers the message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
     Conversation, ConversationId, Correction, Invalid, Level, Message, MessageIdx, MessageVersion,
-    Node, NodeId, NodePlace, Reader, Timestamp, TitleSource, Write, nodes_to_rewrite, title_of,
+    Node, NodeId, NodePlace, Reader, Timestamp, TitleSource, Write, nodes_to_regenerate, title_of,
     without_private,
 };
 
@@ -14,7 +14,7 @@ use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::project::{self, RemovedNodes};
-use crate::rewrite::rewrite_nodes;
+use crate::regenerate::regenerate_nodes;
 use crate::tree_planner::{TreePlanner, policy_of};
 use crate::worker::{JobScope, Worker};
 
@@ -25,12 +25,12 @@ pub enum Amendment {
     Edit {
         /// The text.
         text: String,
-        /// Whether the summaries over it are written again at once; the policy decides if `None`.
+        /// Whether the summaries that cover it are regenerated at once; the policy decides if `None`.
         regenerate: Option<bool>,
     },
-    /// The message is wrong: it stays in the record and is never handed out as true.
+    /// The message is wrong: it stays in the history and is never returned as true.
     Correct {
-        /// The text that is handed out instead; without it the message is left out.
+        /// The text that is returned instead; without it the message is left out.
         text: Option<String>,
     },
 }
@@ -40,16 +40,16 @@ pub enum Amendment {
 pub struct AmendReport {
     /// The message as it is stored now.
     pub message: Message,
-    /// The nodes over it, from the bottom up, with their ids before.
+    /// The nodes that cover it, from the bottom up, with their ids before.
     pub nodes: Vec<NodePlace>,
-    /// Whether the nodes are written again; otherwise they are stale until an update.
+    /// Whether the nodes are regenerated; otherwise they are stale until an update.
     pub rewrites: bool,
     /// The current id of each node, in order; `None` until it is written.
     pub new_ids: Vec<Option<NodeId>>,
 }
 
 impl Engine {
-    /// Amends a message. A local summarizer also writes the summaries again, if that is asked for.
+    /// Amends a message. A local summarizer also regenerates the summaries, if that is asked for.
     pub fn amend(
         &self,
         id: ConversationId,
@@ -110,7 +110,7 @@ impl AmendPlanner {
         let before = self.message(reader, &conversation)?;
         let after = self.amended(&before)?;
         let nodes = reader.nodes(self.id, &NodeFilter::default())?;
-        let over = nodes_to_rewrite(&nodes, std::slice::from_ref(&before), &[]);
+        let over = nodes_to_regenerate(&nodes, std::slice::from_ref(&before), &[]);
         let rewrites = self.rewrites(&conversation)?;
         update_conversation(&mut conversation, &before, &after);
         conversation.tree_state.outdate_windows();
@@ -124,7 +124,7 @@ impl AmendPlanner {
             }
             Amendment::Correct { .. } => {
                 let target = (&mut conversation, self.now);
-                rewrite_nodes(&self.engine, reader, target, &over, &mut tree_writes)?;
+                regenerate_nodes(&self.engine, reader, target, &over, &mut tree_writes)?;
             }
         }
         let of_project = self.project_writes(reader, &conversation)?;
@@ -145,8 +145,8 @@ impl AmendPlanner {
         Ok((writes, AmendReport { message: after, nodes, rewrites, new_ids: Vec::new() }))
     }
 
-    /// The consequences for the tree of the project. It follows an edit once the summaries of the
-    /// session are written again; a correction removes the nodes over the session.
+    /// Updates the tree of the project. A correction removes the nodes that cover the session. An
+    /// edit changes nothing until the summaries of the session are regenerated.
     fn project_writes(
         &self,
         reader: &dyn Reader,
@@ -226,7 +226,7 @@ impl AmendPlanner {
         by_level.into_iter().map(mark).collect()
     }
 
-    /// The jobs that write stale nodes again. The top follows once the others are written.
+    /// The jobs that regenerate stale nodes. The top follows once the others are written.
     fn jobs(
         &self,
         reader: &dyn Reader,

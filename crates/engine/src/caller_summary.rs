@@ -44,14 +44,16 @@ struct PlannedNode {
 }
 
 impl Engine {
-    /// Stores a summary that the caller wrote, as the node over the given turns or nodes. They must
+    /// Stores a summary that the caller wrote, as the node that covers the given turns or nodes. They must
     /// be a sealed window or group, or the beginning of what is unsealed or ungrouped, which then
     /// seals. An older node of the same coverage is replaced, a pending job for it is removed, and
-    /// the nodes above are rewritten. The text is not refused for its fidelity, which is recorded.
+    /// the nodes above are regenerated. The text is not refused for its fidelity, which is recorded.
     pub fn store_summary(&self, id: ConversationId, mut summary: NewSummary) -> Result<Node> {
         summary.content.replace_texts(|text| {
             let (kept, passages) = without_private(text);
-            (passages > 0).then(|| kept.into_owned())
+            let mut kept = kept.into_owned();
+            let excluded = self.exclusions().clean(&mut kept);
+            (passages + excluded > 0).then_some(kept)
         });
         if !summary.content.overview.chars().any(char::is_alphanumeric) {
             return Err(Invalid::new("summary", "it has no text").into());

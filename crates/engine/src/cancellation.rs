@@ -18,14 +18,14 @@ impl Cancellation {
 
     /// Whether [`Self::cancel`] was called.
     #[must_use]
-    pub fn is_cancelled(&self) -> bool {
+    pub fn is_canceled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Engine {
     /// The engine for one operation that can be canceled. Searches and contexts check between
-    /// their steps and then fail with [`Error::Cancelled`]. Commits are not affected, and neither
+    /// their steps and then fail with [`Error::Canceled`]. Commits are not affected, and neither
     /// is the work on the search index, which later searches share.
     #[must_use]
     pub fn with_cancellation(&self, cancellation: Cancellation) -> Self {
@@ -34,9 +34,9 @@ impl Engine {
         engine
     }
 
-    pub(crate) fn check_cancelled(&self) -> Result<()> {
-        match self.cancellation.is_cancelled() {
-            true => Err(Error::Cancelled),
+    pub(crate) fn check_canceled(&self) -> Result<()> {
+        match self.cancellation.is_canceled() {
+            true => Err(Error::Canceled),
             false => Ok(()),
         }
     }

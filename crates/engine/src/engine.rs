@@ -77,7 +77,7 @@ pub struct EngineParts {
     pub embed_texts: EmbedTextOptions,
     /// The folders and patterns that capture leaves out.
     pub exclusions: CaptureExclusions,
-    /// Settings of what is handed out.
+    /// Settings of what is returned.
     pub recall: RecallOptions,
     /// Stores the search index. Without files, each process builds it from the store.
     pub index_files: Option<Arc<dyn IndexFiles>>,
@@ -273,7 +273,7 @@ impl Engine {
         &self.shared.parts.exclusions
     }
 
-    /// Settings of what is handed out.
+    /// Settings of what is returned.
     #[must_use]
     pub fn recall_options(&self) -> RecallOptions {
         self.shared.parts.recall
@@ -387,8 +387,9 @@ impl Engine {
 
     /// Renames a conversation: stores the title as given and derives the slug from it.
     pub fn rename(&self, id: ConversationId, title: &str) -> Result<Conversation> {
-        let title = &*without_private(title).0;
-        let slug = slug_of(title);
+        let mut title = without_private(title).0.into_owned();
+        self.exclusions().clean(&mut title);
+        let slug = slug_of(&title);
         if slug.is_empty() {
             return Err(
                 Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into()
@@ -402,7 +403,11 @@ impl Engine {
             let owner = reader.conversation_by_slug(&new_slug)?;
             if owner.is_some_and(|owner| owner.id != id) {
                 is_taken.store(true, Ordering::Relaxed);
-                return Err(Invalid::new(format!("name {new_slug:?}"), "it is taken").into());
+                return Err(Invalid::new(
+                    format!("name {new_slug:?}"),
+                    "another conversation has this name; choose another one",
+                )
+                .into());
             }
             conversation.slug.clone_from(&new_slug);
             conversation.title = Some(title.clone());

@@ -43,9 +43,9 @@ pub enum Error {
     },
     /// The caller canceled the operation.
     #[error("the operation was canceled")]
-    Cancelled,
+    Canceled,
     /// The slug is taken.
-    #[error("the name {0:?} is already taken")]
+    #[error("another conversation has the name {0:?}; choose another one")]
     SlugTaken(String),
 }
 
@@ -75,7 +75,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => error.hint(),
-            Self::Invalid(_) | Self::Provider(_) | Self::Cancelled => None,
+            Self::Invalid(_) | Self::Provider(_) | Self::Canceled => None,
             Self::Unanswered(_) => {
                 Some("your message is stored; ask again when the model is available".into())
             }

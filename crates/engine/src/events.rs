@@ -31,7 +31,7 @@ pub enum Event {
     },
     /// A window or group was sealed, and the job that writes its node was planned.
     Sealed(ConversationId, JobEvent),
-    /// A node was written or rewritten.
+    /// A node was written or regenerated.
     Node(ConversationId, Box<Node>),
     /// A job failed; it is retried or was given up.
     Failed(ConversationId, JobEvent),

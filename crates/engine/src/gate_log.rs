@@ -45,7 +45,7 @@ pub(crate) fn with_gate_events(
 const PENDING: &str = " pending)";
 
 /// The times from storing a turn to the end of its last critical job, in the order of the log: the
-/// turn is then found by meaning, and its window is summarised. A turn without such jobs is found
+/// turn is then found by meaning, and its window is summarized. A turn without such jobs is found
 /// at once and has no entry.
 pub(crate) fn recall_lags(lines: &[JobEvent]) -> Vec<Duration> {
     let mut since: HashMap<Option<ConversationId>, Timestamp> = HashMap::new();
@@ -241,10 +241,10 @@ mod tests {
         let lines = [
             line(1, 1, Acquire, "embed turn 0 planned (1 pending)"),
             line(2, 2, Acquire, "embed turn 0 planned (1 pending)"),
-            line(3, 1, Acquire, "summarise messages #0–#1 (level 1) planned: full (2 pending)"),
+            line(3, 1, Acquire, "summarize messages #0–#1 (level 1) planned: full (2 pending)"),
             line(5, 1, Release, "embed turn 0 done (4000 ms, 0 remaining)"),
             line(5, 1, Clear, "all critical operations complete"),
-            line(6, 1, Acquire, "summarise nodes (level 3) planned: full"),
+            line(6, 1, Acquire, "summarize nodes (level 3) planned: full"),
             line(8, 2, Clear, "all critical operations complete"),
             line(9, 1, Acquire, "embed turn 1 planned (1 pending)"),
             line(10, 1, Clear, "all critical operations complete"),

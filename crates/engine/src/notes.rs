@@ -22,7 +22,7 @@ use crate::ingest::{AppendTarget, EntryBatch, ReplayDetection};
 pub struct NewNote {
     /// The statement.
     pub text: String,
-    /// The folder of the project that it is about; without one it holds for every project.
+    /// Project folder; `None` applies to every project.
     pub project: Option<String>,
     /// The person or the agent who asked to keep it.
     pub author: Option<String>,
@@ -45,13 +45,13 @@ pub struct Note {
     pub idx: MessageIdx,
     /// The folder of the project; `None` if the note holds for every project.
     pub project: Option<String>,
-    /// The statement as it is handed out. Empty if it was withdrawn.
+    /// The statement as it is returned. Empty if it was withdrawn.
     pub text: String,
     /// The author.
     pub author: Option<String>,
     /// The time of the statement.
     pub at: Timestamp,
-    /// Whether it is first in every context of its scope.
+    /// Whether it is first in contexts over its scope.
     pub pinned: bool,
     /// Whether it was withdrawn.
     pub withdrawn: bool,
@@ -60,13 +60,13 @@ pub struct Note {
 /// A change to a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoteChange {
-    /// Puts it first in every context of its scope.
+    /// Pins the note: it comes first in contexts over its scope.
     Pin,
-    /// Undoes that.
+    /// Unpins the note.
     Unpin,
-    /// Replaces the statement. The earlier one stays in the record.
+    /// Replaces the statement. The earlier one stays in the history.
     Correct(String),
-    /// Takes it back. It stays in the record and is never handed out again.
+    /// Withdraws the note: it stays in the history, and search and contexts leave it out.
     Withdraw,
 }
 
@@ -141,7 +141,13 @@ impl Engine {
     pub fn change_note(&self, reference: &str, change: NoteChange) -> Result<Note> {
         let (id, idx) = self.find_note(reference)?;
         match change {
-            NoteChange::Pin => self.set_pinned(id, idx, true)?,
+            NoteChange::Pin => {
+                if self.note_at(id, idx)?.withdrawn {
+                    let reason = "it was withdrawn; keep it again to pin it";
+                    return Err(Invalid::new(format!("note {reference:?}"), reason).into());
+                }
+                self.set_pinned(id, idx, true)?;
+            }
             NoteChange::Unpin => self.set_pinned(id, idx, false)?,
             NoteChange::Correct(text) => {
                 self.amend(id, idx, Amendment::Edit { text, regenerate: Some(true) })?;
@@ -189,19 +195,21 @@ impl Engine {
     }
 
     fn find_note(&self, reference: &str) -> Result<(ConversationId, MessageIdx)> {
-        let unknown = || {
-            let reason = "expected NOTES#NUMBER, such as notes-shop#3; list the notes to see them";
-            Error::from(Invalid::new(format!("note {reference:?}"), reason))
-        };
-        let (name, number) = reference.rsplit_once('#').ok_or_else(unknown)?;
-        let idx = MessageIdx(number.parse().map_err(|_| unknown())?);
+        let invalid =
+            |reason: &str| Error::from(Invalid::new(format!("note {reference:?}"), reason));
+        let form = "expected NOTES#NUMBER, such as notes-shop#3; list the notes to see them";
+        let (name, number) = reference.rsplit_once('#').ok_or_else(|| invalid(form))?;
+        let idx = MessageIdx(number.parse().map_err(|_| invalid(form))?);
         let conversation = self.find(name)?;
-        match conversation.kind() {
-            ConversationKind::Notes if idx.0 < conversation.totals.messages => {
-                Ok((conversation.id, idx))
-            }
-            _ => Err(unknown()),
+        if conversation.kind() != ConversationKind::Notes {
+            return Err(invalid(&format!("{name} is a conversation, not the notes of a project")));
         }
+        let notes = conversation.totals.messages;
+        if idx.0 >= notes {
+            let plural = if notes == 1 { "" } else { "s" };
+            return Err(invalid(&format!("{name} has {notes} note{plural}, counted from 0")));
+        }
+        Ok((conversation.id, idx))
     }
 
     fn set_pinned(&self, id: ConversationId, idx: MessageIdx, pinned: bool) -> Result<()> {
@@ -217,8 +225,9 @@ impl Engine {
         let reader = self.reader()?;
         let conversation = reader.conversation(id)?.ok_or_else(|| Error::no_conversation(id))?;
         let message = reader.messages(id, Span::starting(idx, 1))?.pop();
+        let message = message.filter(|message| !message.body.forgotten);
         let missing =
-            || Invalid::new(format!("note {}#{}", conversation.slug, idx.0), "it is gone");
+            || Invalid::new(format!("note {}#{}", conversation.slug, idx.0), "it was forgotten");
         Ok(self.as_note(&conversation, message.ok_or_else(missing)?))
     }
 

@@ -9,7 +9,7 @@ use treering_core::{ConversationKey, JobId};
 
 /// The limits of an update on its own jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pace {
+pub struct UpdateLimits {
     /// Maximum number of jobs at once; the setting of the worker if absent.
     pub concurrency: Option<u16>,
     /// The pause after each job, in milliseconds; the setting of the worker if absent.
@@ -20,7 +20,7 @@ pub struct Pace {
 #[derive(Debug, Clone)]
 struct RunningUpdate {
     id: JobId,
-    pace: Pace,
+    pace: UpdateLimits,
     started: Instant,
     /// Jobs that run now.
     running: u16,
@@ -48,7 +48,7 @@ pub(crate) struct RunningUpdates {
 
 impl RunningUpdates {
     /// Begins an update. It replaces an earlier one of the conversation.
-    pub(crate) fn begin(&self, key: ConversationKey, id: JobId, pace: Pace) {
+    pub(crate) fn begin(&self, key: ConversationKey, id: JobId, pace: UpdateLimits) {
         let update = RunningUpdate {
             id,
             pace,

@@ -1,8 +1,8 @@
-//! Project trees: the nodes over the sessions of a project, grouped by the same rule as the nodes
+//! Project trees: the nodes that cover the sessions of a project, grouped by the same rule as the nodes
 //! of a conversation. A conversation without messages owns the nodes and their jobs.
 //!
-//! The tree is a function of the sessions in time order. A plan compares the groups that there
-//! should be with those that there are, level by level, so that new, changed, reopened, forgotten
+//! The tree is a function of the sessions in time order. A plan compares the desired groups
+//! with the existing ones, level by level, so that new, changed, reopened, forgotten
 //! and rebuilt sessions all take the same path.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ use crate::worker::JobOutcome;
 
 /// The lowest level of a project tree. Its nodes cover sessions.
 pub(crate) const SESSIONS_LEVEL: Level = Level::FIRST.above();
-/// Maximum number of children of a group, however small they are. What is not grouped yet takes
-/// room of its own in a context.
+/// Maximum number of children of a group, however small they are. Ungrouped nodes
+/// take more room in a context.
 const MAX_CHILDREN: u32 = 10;
 /// A group has two children at least, and the last session stays ungrouped.
 const MIN_SESSIONS: usize = 3;
@@ -39,9 +39,9 @@ const MAX_MESSAGES: usize = 1000;
 pub(crate) struct SessionContent {
     /// The summary of the whole session, or the roots of its tree.
     pub(crate) roots: Vec<Node>,
-    /// The messages that no node covers, as they are handed out.
+    /// The messages that no node covers, as they are returned.
     pub(crate) messages: Vec<Message>,
-    /// Identifies this content.
+    /// Content hash.
     pub(crate) covered: CoveredSession,
 }
 
@@ -128,8 +128,8 @@ pub(crate) fn job_of(
     Ok(is_due.then(|| Write::AddJob(Job::plan(session.id, JobKind::PlanProject, now))))
 }
 
-/// Runs a job that brings the tree of a project up to date. The waiting jobs of its other sessions
-/// are done with it.
+/// Runs a job that brings the tree of a project up to date. Also completes the waiting
+/// jobs of the project's other sessions.
 pub(crate) fn run(engine: &Engine, job: &Job) -> Result<JobOutcome> {
     let (owner, job, now) = (engine.clone(), job.clone(), engine.clock().now());
     engine.commit_with(engine.tenant_scope(), move |reader| {
@@ -155,8 +155,8 @@ pub(crate) fn run(engine: &Engine, job: &Job) -> Result<JobOutcome> {
     })
 }
 
-/// A group that there should be.
-struct WantedGroup {
+/// A desired group.
+struct DesiredGroup {
     covers: Coverage,
     reason: GroupReason,
     /// The ordinals of its children; empty for sessions.
@@ -236,7 +236,7 @@ impl<'a> ProjectPlan<'a> {
     }
 
     /// The groups that sessions form.
-    fn groups_of(&self, sessions: &[Conversation]) -> StoreResult<Vec<WantedGroup>> {
+    fn groups_of(&self, sessions: &[Conversation]) -> StoreResult<Vec<DesiredGroup>> {
         let Some(rule) = self.rule(SESSIONS_LEVEL) else { return Ok(Vec::new()) };
         let (mut members, mut covered) = (Vec::new(), Vec::new());
         for session in sessions {
@@ -244,7 +244,7 @@ impl<'a> ProjectPlan<'a> {
             members.push(content.member(session));
             covered.push(content.covered);
         }
-        let group = |(first, number, reason): (usize, usize, GroupReason)| WantedGroup {
+        let group = |(first, number, reason): (usize, usize, GroupReason)| DesiredGroup {
             covers: Coverage::Sessions(covered[first..first + number].to_vec()),
             reason,
             children: Vec::new(),
@@ -253,12 +253,12 @@ impl<'a> ProjectPlan<'a> {
     }
 
     /// The groups that nodes form.
-    fn groups_of_nodes(&self, level: Level, children: &[Node]) -> Vec<WantedGroup> {
+    fn groups_of_nodes(&self, level: Level, children: &[Node]) -> Vec<DesiredGroup> {
         let Some(rule) = self.rule(level) else { return Vec::new() };
         let members: Vec<Member> = children.iter().map(Node::member).collect();
         let group = |(first, number, reason): (usize, usize, GroupReason)| {
             let children = &children[first..first + number];
-            WantedGroup {
+            DesiredGroup {
                 covers: Coverage::Nodes(children.iter().map(|child| child.id.clone()).collect()),
                 reason,
                 children: children.iter().map(Node::ordinal).collect(),
@@ -277,7 +277,7 @@ impl<'a> ProjectPlan<'a> {
     /// Compares the groups of the lowest level with the tree, and then each level above with the
     /// one below. A level is planned once the one below is written; until then, only the nodes
     /// whose children are gone are removed.
-    fn compare(&mut self, groups: Vec<WantedGroup>) {
+    fn compare(&mut self, groups: Vec<DesiredGroup>) {
         let highest =
             self.nodes.iter().map(Node::level).chain(self.jobs.iter().map(|it| it.1.level));
         let highest = highest.max().unwrap_or(SESSIONS_LEVEL);
@@ -297,7 +297,7 @@ impl<'a> ProjectPlan<'a> {
     fn compare_level(
         &mut self,
         level: Level,
-        wanted: Option<&[WantedGroup]>,
+        wanted: Option<&[DesiredGroup]>,
         below: &[NodeId],
     ) -> bool {
         let is_wanted = |covers: &Coverage| match wanted {
@@ -353,7 +353,7 @@ impl<'a> ProjectPlan<'a> {
     }
 
     /// Plans the job that writes a group.
-    fn add_group(&mut self, level: Level, ordinal: u32, group: &WantedGroup) {
+    fn add_group(&mut self, level: Level, ordinal: u32, group: &DesiredGroup) {
         let (key, policy) = (self.engine.key(self.id), self.engine.policy());
         let task = NodeSpec {
             level,
@@ -376,7 +376,7 @@ impl<'a> ProjectPlan<'a> {
     }
 }
 
-/// The nodes of a project tree over some sessions, which must not be handed out any longer, and
+/// The nodes of a project tree over some sessions, which may no longer be returned, and
 /// the writes that remove them and plan the tree again.
 pub(crate) struct RemovedNodes {
     /// The owner of the tree.

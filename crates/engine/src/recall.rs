@@ -1,4 +1,4 @@
-//! Recall: the form in which search, contexts and other interfaces hand out the record.
+//! Applies corrections and masks secrets before stored items are returned.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use treering_core::{
 use crate::history::WholeTurn;
 use crate::search::HitItem;
 
-/// Settings of what is handed out.
+/// Settings of what is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecallOptions {
     /// Whether secrets are masked, by the same rules as for models.
@@ -25,7 +25,7 @@ impl Default for RecallOptions {
 }
 
 impl RecallOptions {
-    /// A message as it is handed out.
+    /// A message as it is returned.
     #[must_use]
     pub fn message(self, message: Message) -> Message {
         let mut message = message.recalled();
@@ -35,7 +35,7 @@ impl RecallOptions {
         message
     }
 
-    /// A tool call as it is handed out.
+    /// A tool call as it is returned.
     #[must_use]
     pub fn call(self, mut call: ToolCall) -> ToolCall {
         if self.mask_secrets {
@@ -44,7 +44,7 @@ impl RecallOptions {
         call
     }
 
-    /// A node as it is handed out.
+    /// A node as it is returned.
     #[must_use]
     pub fn node(self, mut node: Node) -> Node {
         if self.mask_secrets {
@@ -53,7 +53,7 @@ impl RecallOptions {
         node
     }
 
-    /// A turn as it is handed out.
+    /// A turn as it is returned.
     #[must_use]
     pub fn turn(self, turn: WholeTurn) -> WholeTurn {
         WholeTurn {
@@ -63,7 +63,7 @@ impl RecallOptions {
         }
     }
 
-    /// A hit as it is handed out.
+    /// A hit as it is returned.
     pub(crate) fn item(self, item: StoredItem) -> HitItem {
         match item {
             StoredItem::Message(message) => HitItem::Message(Box::new(self.message(*message))),
@@ -88,7 +88,7 @@ impl PastVersions {
         let span = Span::between(MessageIdx(0), MessageIdx(end));
         let mut versions = BTreeMap::new();
         for (idx, version) in reader.versions(id, span)? {
-            // The first version that was replaced later was in force.
+            // The version replaced first after that time was current.
             if version.replaced_at > moment {
                 versions.entry(idx.0).or_insert(version);
             }

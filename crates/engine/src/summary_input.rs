@@ -23,9 +23,9 @@ const RESULT_CHARS: usize = 600;
 /// Length above which a message is cached, in characters.
 const LONG_CHARS: u32 = 50_000;
 
-/// The length of the text before a window that tells what is new in it, in characters.
+/// Number of characters before a window that are compared to find what is new in it.
 const PRECEDING_CHARS: u32 = 6_000;
-/// How many messages are read at once for it.
+/// Messages per read.
 const PRECEDING_STEP: u32 = 32;
 
 /// The input of a node.
@@ -179,7 +179,7 @@ impl SummaryInput {
         Ok(Some(input))
     }
 
-    /// The input of a node over the sessions of a project: their summaries, and the messages that
+    /// The input of a node that covers the sessions of a project: their summaries, and the messages that
     /// no summary covers. Its totals have no positions.
     fn of_sessions(
         reader: &dyn Reader,

@@ -116,7 +116,7 @@ impl TreePlanner<'_> {
             return Ok(());
         }
         match conversation.tree_state.top {
-            // While the tree is turned off, an existing top is rewritten, but none is added.
+            // While the tree is turned off, an existing top is regenerated, but none is added.
             None if !policy.enabled => return Ok(()),
             None => {}
             Some(level) if level != task.level => self.drop_top(conversation, level, writes),

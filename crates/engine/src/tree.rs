@@ -50,7 +50,7 @@ pub struct TreeStats {
 }
 
 impl TreeStats {
-    /// Share of the nodes that must be rewritten.
+    /// Share of the nodes that must be regenerated.
     #[must_use]
     pub fn dirty_ratio(&self) -> f64 {
         let nodes: u32 = self.levels.iter().map(|level| level.nodes).sum();
@@ -58,7 +58,7 @@ impl TreeStats {
         if nodes == 0 { 0.0 } else { f64::from(dirty) / f64::from(nodes) }
     }
 
-    /// Tokens of the covered messages, and of the topmost nodes over them: the cost of a context
+    /// Tokens of the covered messages, and of the topmost nodes that cover them: the cost of a context
     /// without the tree and with it.
     #[must_use]
     pub fn tokens(&self) -> (u64, u64) {
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Number of nodes of the tenant or a conversation that a fallback wrote and the summarizer
-    /// should rewrite.
+    /// should regenerate.
     pub fn fallback_node_count(&self, id: Option<ConversationId>) -> Result<u32> {
         if self.fallback().is_some_and(|fallback| fallback.name() == self.summarizer_name()) {
             return Ok(0);
@@ -162,7 +162,7 @@ impl Engine {
         Ok(messages)
     }
 
-    /// The nodes over a message, lowest first. A sliced message has several per level.
+    /// The nodes that cover a message, lowest first. A sliced message has several per level.
     pub fn ancestors_of(&self, id: ConversationId, idx: MessageIdx) -> Result<Vec<Node>> {
         let message = self.messages(id, Span::starting(idx, 1))?.pop();
         let Some(message) = message.filter(|message| message.idx == idx) else {

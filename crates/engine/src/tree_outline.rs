@@ -151,7 +151,7 @@ impl TreeView {
         }
     }
 
-    /// A job whose node does not exist yet. A rewrite is shown with its node.
+    /// A job whose node does not exist yet. A regeneration is shown with its node.
     fn job_line(&self, job: &Job) -> Option<OutlineLine> {
         let JobKind::Summarize(task) = &job.kind else { return None };
         let written = |node: &Node| node.level() == task.level && node.ordinal() == task.ordinal;

@@ -68,7 +68,7 @@ impl TreePlanner<'_> {
         Ok(self.jobs(tasks))
     }
 
-    /// Plans rewrites of the nodes that were written before this tool call had a result.
+    /// Plans the regeneration of the nodes that were written before this tool call had a result.
     pub(crate) fn plan_late_result(&self, turn: TurnNo, order: u32) -> StoreResult<Vec<Write>> {
         let calls = self.reader.tool_calls(self.key.id, Span::between(turn, TurnNo(turn.0 + 1)))?;
         let Some(call) = calls.into_iter().find(|call| call.order == order) else {
@@ -207,7 +207,7 @@ impl TreePlanner<'_> {
     }
 
     /// Plans the consequences of a finished node: the groups that it completes or, if it was
-    /// rewritten, its ancestors.
+    /// regenerated, its ancestors.
     pub(crate) fn plan_parent(
         &self,
         conversation: &mut Conversation,
@@ -224,9 +224,13 @@ impl TreePlanner<'_> {
         if let Some(before) = self.node(level, ordinal)? {
             node.parent = before.parent;
             let changed = before.content != node.content || before.id != node.id;
-            return if changed { self.plan_rewrite(conversation, node) } else { Ok(Vec::new()) };
+            return if changed {
+                self.plan_regeneration(conversation, node)
+            } else {
+                Ok(Vec::new())
+            };
         }
-        // A node that was removed to be written again returns to its group, which has a job too.
+        // A node that was removed to be regenerated returns to its group, which has a job too.
         let group = replaced.and_then(|removed| removed.parent);
         if group.is_some() && conversation.tree_state.is_offered(level, ordinal) {
             node.parent = group;
@@ -252,7 +256,7 @@ impl TreePlanner<'_> {
         Ok(writes)
     }
 
-    /// Whether another ungrouped node of the level was removed and is not written again yet.
+    /// Whether another ungrouped node of the level was removed and is not regenerated yet.
     fn lacks_ungrouped(&self, level: Level, ordinal: u32) -> StoreResult<bool> {
         let heights = Some((level.number(), level.number()));
         let filter = JobFilter { heights, summaries: true, ..JobFilter::of(self.key.id) };
@@ -266,8 +270,8 @@ impl TreePlanner<'_> {
     }
 
     /// Plans the consequences of changed content: the group is repacked if it has become too
-    /// large, and the ancestors are rewritten.
-    fn plan_rewrite(
+    /// large, and the ancestors are regenerated.
+    fn plan_regeneration(
         &self,
         conversation: &mut Conversation,
         node: &Node,
@@ -302,7 +306,7 @@ impl TreePlanner<'_> {
         Ok(writes)
     }
 
-    /// Marks the ancestors of a changed node dirty, and plans their rewrites from the bottom up.
+    /// Marks the ancestors of a changed node dirty, and plans their regeneration from the bottom up.
     fn ancestors(&self, id: ConversationId, node: &Node) -> StoreResult<Vec<Write>> {
         let (mut writes, mut tasks) = (Vec::new(), Vec::new());
         let mut child = node.clone();

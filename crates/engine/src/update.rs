@@ -13,7 +13,7 @@ use treering_core::{
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::overlay::Overlay;
-use crate::pacing::Pace;
+use crate::pacing::UpdateLimits;
 use crate::project;
 use crate::rehearsal::{Rehearsal, kept_chars};
 use crate::summary_input::{LongMessageCache, SummaryInput};
@@ -39,7 +39,7 @@ pub struct Update {
     /// Policy overrides for this update only.
     pub policy: Vec<Assignment>,
     /// The pace of its jobs in this process.
-    pub pace: Pace,
+    pub pace: UpdateLimits,
 }
 
 /// The estimated work of an update.
@@ -124,7 +124,7 @@ impl Engine {
             true => self.spending().prices.find(&summarizer),
             false => Some(Price { input: 0.0, output: 0.0 }),
         };
-        // Fallback nodes are not rewritten while a cap forbids the calls.
+        // Fallback nodes are not regenerated while a cap forbids the calls.
         let upgrades = self.spend(Some(id))?.cap_reached.is_none();
         Ok(Updater {
             key: self.key(id),
@@ -146,7 +146,7 @@ struct Updater {
     summarizer: String,
     /// Its price, if known.
     price: Option<Price>,
-    /// Whether nodes that a fallback wrote are rewritten.
+    /// Whether nodes that a fallback wrote are regenerated.
     upgrades: bool,
     update: Update,
 }

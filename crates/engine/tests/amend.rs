@@ -1,4 +1,4 @@
-//! Editing and correcting messages on a real store: the summaries over a message follow it, its
+//! Editing and correcting messages on a real store: the summaries that cover a message follow it, its
 //! history stays until it is forgotten, and no import undoes the change.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -223,7 +223,7 @@ fn the_past_is_what_was_known_then() {
     assert!(!now.contains(&word(6)) && !now.contains(&word(8)));
 }
 
-/// Between two corrections, the first one is handed out, and never the wrong text.
+/// Between two corrections, the first one is returned, and never the wrong text.
 #[test]
 fn the_past_has_the_correction_of_its_time() {
     let (engine, id, folder) = sample();

@@ -345,7 +345,7 @@ fn top(engine: &Engine, id: ConversationId) -> Option<Node> {
 fn the_top_follows_a_stored_summary() {
     let (engine, _home, id) = closed();
     let before = top(&engine, id).unwrap();
-    for text in ["My words.", "Other words, before the top was written again."] {
+    for text in ["My words.", "Other words, before the top was regenerated."] {
         let node = engine.store_summary(id, of_turns(0..1, text)).unwrap();
         assert_sound(&engine);
         assert!(top(&engine, id).unwrap().dirty);

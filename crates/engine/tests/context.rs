@@ -303,7 +303,7 @@ fn a_canceled_context_ends_early() {
     let request = request(id, "cut", 600, None);
     assert!(asked.context(&request).is_ok());
     cancellation.cancel();
-    assert!(matches!(asked.context(&request), Err(Error::Cancelled)));
+    assert!(matches!(asked.context(&request), Err(Error::Canceled)));
     assert!(engine.context(&request).is_ok(), "others are not affected");
 }
 
@@ -400,7 +400,7 @@ fn pending_windows_appear_as_raw_messages() {
     let context = engine.context(&request(id, "cut", 4000, None)).unwrap();
     assert!(context.receipt.gate.degraded);
     assert!(
-        context.receipt.gate.pending[0].contains("summarise messages"),
+        context.receipt.gate.pending[0].contains("summarize messages"),
         "{:?}",
         context.receipt.gate
     );

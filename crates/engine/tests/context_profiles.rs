@@ -1,4 +1,4 @@
-//! The profiles of the seeds to the letter: their headings, blocks, levels and limits.
+//! The profiles of the design documents to the letter: their headings, blocks, levels and limits.
 
 #![allow(clippy::unwrap_used)]
 
@@ -138,7 +138,7 @@ fn block_of<'a>(markdown: &'a str, lead: &str) -> &'a str {
 }
 
 #[test]
-fn enriched_has_the_blocks_of_seed_001() {
+fn enriched_has_the_blocks_of_document_001() {
     let (engine, _folder) = engine(600);
     let id = say(&engine, 30);
     let context = context(&engine, id, "enriched", 8000);
@@ -177,8 +177,8 @@ fn enriched_has_the_blocks_of_seed_001() {
     let turns = context.sections[0].items.len();
     assert_eq!(turns, 3, "the last three turns");
     assert!(context.sections[1].items.len() <= 5 && context.sections[2].items.len() <= 5);
-    let neighbours = |it: &&treering_core::ReceiptItem| it.reason == PackReason::Neighbour;
-    assert_eq!(context.receipt.items.iter().filter(neighbours).count(), 0);
+    let neighbors = |it: &&treering_core::ReceiptItem| it.reason == PackReason::Neighbor;
+    assert_eq!(context.receipt.items.iter().filter(neighbors).count(), 0);
 }
 
 #[test]

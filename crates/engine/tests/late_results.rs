@@ -133,7 +133,7 @@ fn a_late_result_rewrites_its_window_and_the_nodes_above() {
         .filter(|(before, after)| before.id != after.id)
         .map(|(_, after)| (after.level().number(), after.ordinal()))
         .collect();
-    assert_eq!(changed, [(1, 0), (2, 0)], "the window and what lies over it");
+    assert_eq!(changed, [(1, 0), (2, 0)], "the window and the nodes above it");
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn concurrent_calls_exceed_a_cap_by_less_than_one_call() {
     let queued = engine.update(ids[0], &Update::default()).unwrap().queued;
     assert_eq!(queued, 0, "nobody is asked again while the cap is reached");
 
-    // The next day has its own cap; without a cap, all fallback nodes are rewritten.
+    // The next day has its own cap; without a cap, all fallback nodes are regenerated.
     clock.set(start().plus_micros(86_400_000_000));
     assert_eq!(engine.spend(None).unwrap().cap_reached, None);
     let uncapped = open(folder.path(), &clock, Caps::default(), bundled());

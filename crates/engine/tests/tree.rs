@@ -499,7 +499,7 @@ fn a_change_rewrites_exactly_the_ancestors() {
     run_due_jobs(&engine, id);
     let before = engine.tree(id).unwrap();
 
-    // The third window must be rewritten, with another text.
+    // The third window must be regenerated, with another text.
     commit(folder.path(), vec![Write::MarkDirty(id, Level::FIRST, vec![2])]);
     assert!(!engine.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
     clock.set(start().plus_micros(3_600_000_000));
@@ -517,7 +517,7 @@ fn a_change_rewrites_exactly_the_ancestors() {
         .filter(|(before, after)| before.provenance != after.provenance)
         .map(|(_, after)| (after.level().number(), after.ordinal()))
         .collect();
-    assert_eq!(rewritten, [(1, 2), (2, 1), (3, 0)], "the window and what lies over it");
+    assert_eq!(rewritten, [(1, 2), (2, 1), (3, 0)], "the window and the nodes above it");
     assert!(after.nodes.iter().all(|node| !node.dirty));
     assert_eq!(
         before.nodes.iter().map(|node| &node.id).collect::<Vec<_>>(),
@@ -570,7 +570,7 @@ fn an_outgrown_group_is_split() {
     };
     assert_eq!(groups(&engine), (6, 1));
 
-    // Every window is rewritten at twice the length.
+    // Every window is regenerated at twice the length.
     let nodes = engine.tree(id).unwrap().nodes;
     let writes = nodes
         .into_iter()

@@ -24,7 +24,7 @@ struct RolloutLine<'a> {
 }
 
 #[derive(Deserialize)]
-struct Meta {
+struct SessionMeta {
     id: Option<String>,
     timestamp: Option<String>,
     cwd: Option<String>,
@@ -158,14 +158,14 @@ impl Rollout<'_> {
     }
 
     fn meta(&mut self, payload: &RawValue) {
-        let Ok(meta) = text::parse::<Meta>(payload.get()) else { return };
+        let Ok(meta) = text::parse::<SessionMeta>(payload.get()) else { return };
         // A forked session repeats its parent's header later; the first header counts.
         self.reader.id = self.reader.id.take().or(meta.id);
         self.reader.cwd = self.reader.cwd.take().or(meta.cwd);
     }
 
     fn bare_meta(&mut self, line: &str, at: &mut Timestamp) {
-        let Ok(meta) = text::parse::<Meta>(line) else { return };
+        let Ok(meta) = text::parse::<SessionMeta>(line) else { return };
         *at = meta.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(*at);
         self.reader.id = meta.id;
     }

@@ -7,9 +7,9 @@ use super::{Format, SourceFile, markdown, text};
 
 /// The keys that distinguish formats. All other keys are ignored.
 #[derive(Deserialize, Default)]
-struct Peek {
+struct FormatKeys {
     #[serde(rename = "type", default)]
-    kind: Option<Loose>,
+    kind: Option<StringOrOther>,
     role: Option<IgnoredAny>,
     text: Option<IgnoredAny>,
     messages: Option<IgnoredAny>,
@@ -46,16 +46,16 @@ struct Peek {
 /// A string, or any other value.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Loose {
+enum StringOrOther {
     Text(String),
     Other(IgnoredAny),
 }
 
-impl Peek {
+impl FormatKeys {
     fn kind(&self) -> &str {
         match &self.kind {
-            Some(Loose::Text(kind)) => kind,
-            Some(Loose::Other(_)) | None => "",
+            Some(StringOrOther::Text(kind)) => kind,
+            Some(StringOrOther::Other(_)) | None => "",
         }
     }
 
@@ -119,12 +119,13 @@ pub fn detect(source: &SourceFile) -> Option<Format> {
         return markdown::is_transcript(&source.text).then_some(Format::Markdown);
     }
     let by_line = || {
-        let lines = source.lines().take(50).filter_map(|(_, line)| text::parse::<Peek>(line).ok());
+        let lines =
+            source.lines().take(50).filter_map(|(_, line)| text::parse::<FormatKeys>(line).ok());
         lines.into_iter().find_map(|peek| peek.format())
     };
-    let whole_file = || text::parse::<Peek>(&source.text).ok().and_then(|peek| peek.format());
+    let whole_file = || text::parse::<FormatKeys>(&source.text).ok().and_then(|peek| peek.format());
     let array = || {
-        let peeks = text::parse::<Vec<Peek>>(&source.text).ok()?;
+        let peeks = text::parse::<Vec<FormatKeys>>(&source.text).ok()?;
         peeks.into_iter().find_map(|peek| peek.format())
     };
     if start.starts_with('[') { array() } else { by_line().or_else(whole_file) }

@@ -83,7 +83,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     sink.emit(imported)
 }
 
-/// Replays the lines of a session. A message that is written again replaces the earlier one.
+/// Replays the lines of a session. A repeated message replaces the earlier one.
 fn lines<'a>(
     source: &'a SourceFile,
     sink: &mut Sink<'_>,

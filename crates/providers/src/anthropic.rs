@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use treering_core::chat::{FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, Header, count, short, split_system,
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, HttpHeader, count, short, split_system,
 };
 use crate::http::Credential;
 use crate::model::OptionalField;
@@ -18,7 +18,7 @@ const DEFAULT_REPLY_TOKENS: u32 = 4096;
 pub(crate) struct Anthropic;
 
 impl Dialect for Anthropic {
-    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<HttpHeader> {
         let key = key.map(|key| ("x-api-key", key.reveal().to_owned()));
         key.into_iter().chain([("anthropic-version", VERSION.to_owned())]).collect()
     }

@@ -9,7 +9,7 @@ use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
 
 /// A header's name and value.
-pub(crate) type Header = (&'static str, String);
+pub(crate) type HttpHeader = (&'static str, String);
 
 /// Path and body of a request.
 pub(crate) struct ApiRequest {
@@ -20,7 +20,7 @@ pub(crate) struct ApiRequest {
 /// Properties common to all provider APIs.
 pub(crate) trait Dialect: Send + Sync + 'static {
     /// The headers of a call.
-    fn headers(&self, key: Option<&Credential>) -> Vec<Header>;
+    fn headers(&self, key: Option<&Credential>) -> Vec<HttpHeader>;
 }
 
 /// The API of a chat model.
@@ -80,7 +80,7 @@ pub(crate) trait EmbeddingDialect: Dialect {
 }
 
 /// The key as a bearer token.
-pub(crate) fn bearer(key: Option<&Credential>) -> Vec<Header> {
+pub(crate) fn bearer(key: Option<&Credential>) -> Vec<HttpHeader> {
     key.map(|key| ("authorization", format!("Bearer {}", key.reveal()))).into_iter().collect()
 }
 

@@ -103,7 +103,7 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
                 let reason = format!("a vector with {} dimensions instead of {dims}", vector.len());
                 return Err(ProviderError::permanent(client.unusable(&reason).reason));
             }
-            if !normalise(vector) {
+            if !normalize(vector) {
                 return Err(client.unusable("a vector of length zero"));
             }
         }
@@ -117,7 +117,7 @@ fn rough_tokens(texts: &[&str]) -> u64 {
 }
 
 /// Scales a vector to unit length. Returns `false` if it has no finite, positive length.
-fn normalise(vector: &mut [f32]) -> bool {
+fn normalize(vector: &mut [f32]) -> bool {
     let length = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
     let is_usable = length.is_finite() && length > 0.0;
     if is_usable {

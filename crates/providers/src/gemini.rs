@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use treering_core::chat::{FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, count, rows,
-    short, split_system,
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, HttpHeader, count,
+    rows, short, split_system,
 };
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
@@ -16,7 +16,7 @@ pub(crate) const DIMS: usize = 3072;
 pub(crate) struct Gemini;
 
 impl Dialect for Gemini {
-    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<HttpHeader> {
         key.map(|key| ("x-goog-api-key", key.reveal().to_owned())).into_iter().collect()
     }
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use treering_core::chat::{FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count,
-    messages, rows, short,
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, HttpHeader, bearer,
+    count, messages, rows, short,
 };
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
@@ -20,7 +20,7 @@ const DEFAULT_REPLY_TOKENS: u32 = 1024;
 pub(crate) struct Ollama;
 
 impl Dialect for Ollama {
-    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<HttpHeader> {
         bearer(key)
     }
 }

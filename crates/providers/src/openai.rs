@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use treering_core::chat::{FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count,
-    messages, numbers, short,
+    ApiRequest, ChatCall, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, HttpHeader, bearer,
+    count, messages, numbers, short,
 };
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
@@ -26,7 +26,7 @@ impl OpenAi {
 }
 
 impl Dialect for OpenAi {
-    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<HttpHeader> {
         bearer(key)
     }
 }

@@ -92,7 +92,7 @@ fn kept(name: &str) -> (EmbeddedStore, TempDir) {
 /// The jobs in the fixtures of versions 6 and 7.
 const QUEUED_JOBS: [&str; 3] = [
     "embed turn 70 at 70",
-    "summarise messages #245–#260 (level 1) at 16",
+    "summarize messages #245–#260 (level 1) at 16",
     "embed node l1-e79131b4db10b0cf-20260409 at 16",
 ];
 
@@ -179,7 +179,7 @@ fn a_store_of_version_8_is_read_completely() {
     assert!(reader.job_events(&newest).unwrap()[0].text.starts_with("embed node"));
     drop(reader);
     drop(store);
-    let kinds = ["embed turn 0 at 0", "embed turn 1 at 1", "summarise messages", "embed node"];
+    let kinds = ["embed turn 0 at 0", "embed turn 1 at 1", "summarize messages", "embed node"];
     let jobs = do_jobs(folder.path());
     assert!(
         jobs.len() == 4 && kinds.iter().all(|kind| jobs.iter().any(|job| job.starts_with(kind))),
@@ -339,4 +339,26 @@ fn a_reader_sees_one_snapshot() {
     assert_eq!(before.totals().unwrap().0, 1);
     assert_eq!(before.conversation(key(2).id).unwrap(), None);
     assert_eq!(reader(&store).totals().unwrap().0, 2);
+}
+
+/// A session by id and by folder, the latest sessions, a message, and the nodes of a level are
+/// found by an index or a key.
+#[test]
+fn look_ups_use_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(EmbeddedStore::open(folder.path(), Sync::Full).unwrap());
+    let database = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
+    for look_up in [
+        "SELECT * FROM conversations WHERE tenant = 1 AND id = x'00'",
+        "SELECT * FROM conversations WHERE tenant = 1 AND cwd = '/srv'",
+        "SELECT * FROM conversations WHERE tenant = 1 ORDER BY last_activity DESC LIMIT 1",
+        "SELECT * FROM messages WHERE tenant = 1 AND conversation = 1 AND turn = 1",
+        "SELECT * FROM nodes WHERE tenant = 1 AND conversation = 1 AND level = 1",
+    ] {
+        let mut plan = database.prepare(&format!("EXPLAIN QUERY PLAN {look_up}")).unwrap();
+        let steps: Vec<String> =
+            plan.query_map([], |row| row.get("detail")).unwrap().map(Result::unwrap).collect();
+        let is_search = steps.iter().all(|step| step.contains("USING") && !step.contains("TEMP"));
+        assert!(is_search, "{look_up}: {steps:?}");
+    }
 }

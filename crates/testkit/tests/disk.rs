@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 use treering_testkit::disk::{
-    CrashState, Disk, DiskTrace, Explored, Fault, FaultKind, FaultPoint, FileRole, explore,
+    CrashState, Disk, DiskTrace, ExplorationStats, Fault, FaultKind, FaultPoint, FileRole, explore,
     scratch_folder,
 };
 
@@ -98,7 +98,7 @@ fn check(state: &CrashState, folder: &Path) {
     assert_eq!(rows(&open(folder, WAL_FULL)).unwrap().len(), stored.len() + 2);
 }
 
-fn all_states_hold(log: &DiskTrace, name: &str) -> Explored {
+fn all_states_hold(log: &DiskTrace, name: &str) -> ExplorationStats {
     explore(log, name, STATES, &check).unwrap()
 }
 

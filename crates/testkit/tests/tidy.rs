@@ -25,7 +25,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
             let path = entry.path();
             if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
                 search(&path, found);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
                 found.push(path);
             }
         }
@@ -46,34 +46,34 @@ fn table(path: &str) -> toml::Table {
 }
 
 /// The exceptions of `tidy.toml` under a heading: a name and its maximum size.
-fn excused(heading: &str) -> BTreeMap<String, usize> {
-    let excuses = table("tidy.toml");
-    let entries = excuses[heading].as_table().unwrap();
+fn exceptions(heading: &str) -> BTreeMap<String, usize> {
+    let listed = table("tidy.toml");
+    let entries = listed[heading].as_table().unwrap();
     entries.iter().map(|(name, size)| (name.clone(), size.as_integer().unwrap() as usize)).collect()
 }
 
 /// Fails on sizes over the limit without an exception, and on exceptions larger than needed.
-fn hold(
+fn assert_within_limits(
     title: &str,
     limit: usize,
-    excuses: &BTreeMap<String, usize>,
+    exceptions: &BTreeMap<String, usize>,
     sizes: &BTreeMap<String, usize>,
 ) {
     let mut problems = Vec::new();
     for (name, size) in sizes {
-        let allowed = excuses.get(name).copied().unwrap_or(limit);
+        let allowed = exceptions.get(name).copied().unwrap_or(limit);
         if *size > allowed {
             problems.push(format!("{name} has {size} lines, and {allowed} are allowed"));
         }
     }
-    for (name, excuse) in excuses {
+    for (name, exception) in exceptions {
         match sizes.get(name) {
-            Some(size) if size == excuse && *size > limit => {}
+            Some(size) if size == exception && *size > limit => {}
             Some(size) if *size <= limit => {
-                problems.push(format!("{name} needs no excuse any more"));
+                problems.push(format!("{name} needs no exception any more"));
             }
-            Some(size) => problems.push(format!("the excuse of {name} can shrink to {size}")),
-            None => problems.push(format!("{name} is excused and does not exist")),
+            Some(size) => problems.push(format!("the exception of {name} can shrink to {size}")),
+            None => problems.push(format!("{name} has an exception and does not exist")),
         }
     }
     assert!(problems.is_empty(), "{title}:\n{}", problems.join("\n"));
@@ -133,8 +133,8 @@ const OUTSIDE: [&[&str]; 12] = [
 
 /// Finds uses of paths outside of the pure domain.
 #[derive(Default)]
-struct Reach(Vec<String>);
-impl<'ast> Visit<'ast> for Reach {
+struct ImpurePaths(Vec<String>);
+impl<'ast> Visit<'ast> for ImpurePaths {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Vec<String> =
             path.segments.iter().map(|segment| segment.ident.to_string()).collect();
@@ -151,7 +151,7 @@ impl<'ast> Visit<'ast> for Reach {
         visit::visit_signature(self, signature);
     }
 }
-impl Reach {
+impl ImpurePaths {
     fn check(&mut self, path: &[String]) {
         if OUTSIDE.iter().any(|outside| {
             path.iter().map(String::as_str).take(outside.len()).eq(outside.iter().copied())
@@ -186,7 +186,7 @@ impl Reach {
 fn the_core_does_no_io() {
     let mut problems = Vec::new();
     for (name, text) in sources("crates/core/src") {
-        let mut visitor = Reach::default();
+        let mut visitor = ImpurePaths::default();
         visitor.visit_file(&syn::parse_file(&text).unwrap());
         problems.extend(visitor.0.into_iter().map(|path| format!("{name}: {path}")));
     }
@@ -240,7 +240,7 @@ fn functions_are_short() {
         functions.visit_file(&syn::parse_file(&text).unwrap());
         sizes.extend(functions.sizes);
     }
-    hold("functions", LONGEST_FUNCTION, &excused("functions"), &sizes);
+    assert_within_limits("functions", LONGEST_FUNCTION, &exceptions("functions"), &sizes);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn files_are_short() {
         .filter(|(name, _)| is_product(name))
         .map(|(name, text)| (name, lines(&text)))
         .collect();
-    hold("files", LONGEST_FILE, &excused("files"), &sizes);
+    assert_within_limits("files", LONGEST_FILE, &exceptions("files"), &sizes);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn licenses_are_allowed() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|licence| licence.as_str().unwrap().to_owned())
+        .map(|license| license.as_str().unwrap().to_owned())
         .collect();
     let version = Command::new("rustc").arg("-vV").output().unwrap().stdout;
     let version = String::from_utf8(version).unwrap();
@@ -293,13 +293,13 @@ fn licenses_are_allowed() {
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut problems = Vec::new();
     for package in metadata["packages"].as_array().unwrap() {
-        let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
+        let license = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
         // One of the alternatives must be allowed, with all of its parts.
-        let fits = licence.split(" OR ").any(|choice| {
+        let fits = license.split(" OR ").any(|choice| {
             choice.split(" AND ").all(|part| allowed.contains(part.trim_matches(['(', ')', ' '])))
         });
         if !fits {
-            problems.push(format!("{}: {licence}", package["name"]));
+            problems.push(format!("{}: {license}", package["name"]));
         }
     }
     assert!(
@@ -335,7 +335,149 @@ fn comments_avoid_banned_words() {
             counts.insert(name, violations);
         }
     }
-    hold("comments", 0, &excused("comments"), &counts);
+    assert_within_limits("comments", 0, &exceptions("comments"), &counts);
+}
+
+/// Phrases and spellings with a plain or American form. Phrases count in code, tests and documents.
+const BANNED_PHRASES: [&str; 11] = [
+    "handed out",
+    "hand out",
+    "hands out",
+    "written again",
+    "that is there",
+    "do so no longer",
+    "take it back",
+    "takes it back",
+    "summaris",
+    "labelled",
+    "neighbour",
+];
+
+/// The documents at the root and in `docs`, and the texts for models, with their paths.
+fn documents() -> Vec<(String, String)> {
+    let output =
+        Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).unwrap();
+    let is_ours = |name: &&str| !name.contains("/fixtures/");
+    let names = names.lines().filter(is_ours);
+    names
+        .map(|name| (name.to_owned(), std::fs::read_to_string(root().join(name)).unwrap()))
+        .collect()
+}
+
+/// The quoted parts of a line of code.
+fn quoted(line: &str) -> String {
+    line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a line uses a banned word: in documents anywhere, in product code in a string.
+fn uses_banned_word(name: &str, line: &str) -> bool {
+    let text = match (name.ends_with(".md"), name.contains("/src/")) {
+        (true, _) => line.to_lowercase(),
+        (false, true) => quoted(line).to_lowercase(),
+        (false, false) => return false,
+    };
+    text.split(|c: char| !c.is_alphanumeric()).any(|word| BANNED_WORDS.contains(&word))
+}
+
+/// `tidy.toml` lists the files with lists of words, aliases and quotations.
+#[test]
+fn texts_avoid_banned_words_and_phrases() {
+    let is_this_file = |name: &str| name.ends_with("testkit/tests/tidy.rs");
+    let code = ["crates", "fuzz"].into_iter().flat_map(sources);
+    let mut counts = BTreeMap::new();
+    for (name, text) in code.chain(documents()).filter(|(name, _)| !is_this_file(name)) {
+        let is_odd = |line: &&str| {
+            let lower = line.to_lowercase();
+            let has_phrase = BANNED_PHRASES.iter().any(|phrase| lower.contains(phrase));
+            has_phrase || uses_banned_word(&name, line)
+        };
+        let violations = text.lines().filter(is_odd).count();
+        if violations > 0 {
+            counts.insert(name, violations);
+        }
+    }
+    assert_within_limits("banned words", 0, &exceptions("words"), &counts);
+}
+
+/// A folder of modules has a `mod.rs`.
+#[test]
+fn modules_have_one_layout() {
+    let is_beside_folder = |name: &String| root().join(name.trim_end_matches(".rs")).is_dir();
+    let files = sources("crates").into_iter().map(|(name, _)| name);
+    let files: Vec<String> =
+        files.filter(|name| name.contains("/src/")).filter(is_beside_folder).collect();
+    assert!(files.is_empty(), "move these to mod.rs in their folders: {files:?}");
+}
+
+/// The name of a type and of one of its functions, in code spans such as `Memory::open`.
+fn named_functions(text: &str) -> Vec<(&str, &str)> {
+    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let spans = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let spans = spans.map(|span| span.split(['(', ' ']).next().unwrap_or_default());
+    let pairs = spans.filter_map(|span| span.rsplit_once("::"));
+    pairs
+        .map(|(path, function)| (path.rsplit("::").next().unwrap_or(path), function))
+        .filter(|(owner, function)| is_name(owner) && is_name(function) && !function.is_empty())
+        .filter(|(owner, _)| owner.starts_with(|c: char| c.is_ascii_uppercase()))
+        .collect()
+}
+
+/// Collects the items of types: functions, fields, variants and constants.
+#[derive(Default)]
+struct TypeItems(BTreeSet<(String, String)>);
+impl TypeItems {
+    fn add(&mut self, owner: &impl ToString, item: &impl ToString) {
+        self.0.insert((owner.to_string(), item.to_string()));
+    }
+}
+impl<'ast> Visit<'ast> for TypeItems {
+    fn visit_item_impl(&mut self, it: &'ast syn::ItemImpl) {
+        let syn::Type::Path(path) = &*it.self_ty else { return };
+        let Some(owner) = path.path.segments.last() else { return };
+        for item in &it.items {
+            match item {
+                syn::ImplItem::Fn(function) => self.add(&owner.ident, &function.sig.ident),
+                syn::ImplItem::Const(constant) => self.add(&owner.ident, &constant.ident),
+                _ => {}
+            }
+        }
+    }
+    fn visit_item_trait(&mut self, it: &'ast syn::ItemTrait) {
+        for item in &it.items {
+            if let syn::TraitItem::Fn(function) = item {
+                self.add(&it.ident, &function.sig.ident);
+            }
+        }
+    }
+    fn visit_item_struct(&mut self, it: &'ast syn::ItemStruct) {
+        for name in it.fields.iter().filter_map(|field| field.ident.as_ref()) {
+            self.add(&it.ident, name);
+        }
+    }
+    fn visit_item_enum(&mut self, it: &'ast syn::ItemEnum) {
+        it.variants.iter().for_each(|variant| self.add(&it.ident, &variant.ident));
+    }
+}
+
+/// Documents name only functions, fields and variants that exist.
+#[test]
+fn functions_named_in_documents_exist() {
+    let mut items = TypeItems::default();
+    for (_, text) in sources("crates").into_iter().filter(|(name, _)| name.contains("/src/")) {
+        items.visit_file(&syn::parse_file(&text).unwrap());
+    }
+    let mut problems = Vec::new();
+    for (file, text) in documents() {
+        for (owner, item) in named_functions(&text) {
+            if !items.0.contains(&(owner.to_owned(), item.to_owned())) {
+                problems.push(format!("{file}: {owner}::{item}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "documents name what does not exist:\n{}", problems.join("\n"));
+    assert!(named_functions("See `Memory::open(home)` and `a::Memory::find`.").len() == 2);
 }
 
 /// A type name denotes one idea. `tidy.toml` lists the names that are declared more than once.
@@ -355,6 +497,9 @@ fn type_names_are_declared_once() {
         fn visit_item_trait(&mut self, it: &'ast syn::ItemTrait) {
             self.0.push(it.ident.to_string());
         }
+        fn visit_item_type(&mut self, it: &'ast syn::ItemType) {
+            self.0.push(it.ident.to_string());
+        }
         fn visit_item_mod(&mut self, it: &'ast syn::ItemMod) {
             // Test modules name their own.
             if it.ident != "tests" {
@@ -369,5 +514,5 @@ fn type_names_are_declared_once() {
         types.0.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
     }
     counts.retain(|name, count| *count > 1 && !SHARED.contains(&name.as_str()));
-    hold("type names", 1, &excused("types"), &counts);
+    assert_within_limits("type names", 1, &exceptions("types"), &counts);
 }

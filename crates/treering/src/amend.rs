@@ -8,7 +8,7 @@ use crate::conversation::ConversationHandle;
 
 impl ConversationHandle {
     /// Replaces the text of a message. The earlier text stays in its history until it is
-    /// forgotten, and the summaries over it are stale until an update, unless the policy says
+    /// forgotten, and the summaries that cover it are stale until an update, unless the policy says
     /// otherwise.
     ///
     /// ```
@@ -27,8 +27,8 @@ impl ConversationHandle {
         self.memory().engine().amend(self.id(), idx, edit)
     }
 
-    /// Marks a message as wrong. It stays in the record; search and contexts leave it out, or hand
-    /// out the correction instead.
+    /// Marks a message as wrong. It stays in the history; search and contexts leave it out, or
+    /// return the correction instead.
     ///
     /// ```
     /// # let home = tempfile::tempdir()?;

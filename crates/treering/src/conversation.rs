@@ -12,7 +12,7 @@ use treering_core::{
 };
 use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EntryBatch, Error,
-    NewSummary, ReplayDetection, Reply, TurnEmbedding, TurnSummary, WholeTurn,
+    GateWait, NewSummary, ReplayDetection, Reply, TurnEmbedding, TurnSummary, WholeTurn,
 };
 
 use crate::memory::Memory;
@@ -109,6 +109,15 @@ impl ConversationHandle {
     }
 
     /// The nodes of a level, in order. With `uncovered`, only those that no higher node covers.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// assert!(chat.nodes(1, false)?.is_empty(), "the window is still open");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn nodes(&self, level: u8, uncovered: bool) -> Result<Vec<Node>> {
         let mut nodes = self.memory.engine().tree(self.id)?.nodes;
         nodes.retain(|node| node.level().number() == level);
@@ -154,6 +163,16 @@ impl ConversationHandle {
     }
 
     /// Summarizes a turn. Stores nothing.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let summary = chat.summarize_turn(treering::TurnNo(0))?;
+    /// assert!(summary.content.overview.contains("7410"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn summarize_turn(&self, turn: TurnNo) -> Result<TurnSummary> {
         self.memory.engine().summarize_turn(self.id, turn)
     }
@@ -169,7 +188,34 @@ impl ConversationHandle {
         Ok(self.info()?.threads)
     }
 
+    /// Waits until the next context has everything that critical jobs write, at most for
+    /// `timeout`.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let wait = chat.wait(std::time::Duration::from_secs(10))?;
+    /// assert!(wait.status.is_clear());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(&self, timeout: Duration) -> Result<GateWait> {
+        self.memory.engine().wait(self.id, timeout)
+    }
+
     /// Creates a thread that branches off another after a message.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let (idea, main) = (treering::ThreadName::new("idea")?, treering::ThreadName::main());
+    /// chat.fork(idea, main, treering::MessageIdx(1))?;
+    /// assert_eq!(chat.threads()?.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn fork(&self, thread: ThreadName, parent: ThreadName, after: MessageIdx) -> Result<()> {
         let after = ForkPoint::Position(after);
         self.append(vec![Entry { thread, kind: EntryKind::Fork { parent, after } }]).map(drop)
@@ -229,6 +275,15 @@ impl ConversationHandle {
     }
 
     /// Changes the title, and the slug derived from it.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// assert_eq!(chat.rename("Staging ports")?.slug, "staging-ports");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rename(&self, title: &str) -> Result<Conversation> {
         self.memory.engine().rename(self.id, title)
     }
@@ -255,6 +310,15 @@ impl ConversationHandle {
     }
 
     /// Closes the conversation. A new message reopens it.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// assert_eq!(chat.close()?.state, treering::ConversationState::Closed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) -> Result<Conversation> {
         self.memory.engine().set_state(self.id, ConversationState::Closed)
     }

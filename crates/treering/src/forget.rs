@@ -1,4 +1,4 @@
-//! Forgetting, in the store and in the captures of agents that wait outside of it.
+//! Forgetting, in the store and in the captures in the spool.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::capture::Spool;
 use crate::conversation::ConversationHandle;
 
-/// Forgets, also in the captures of agents that are not stored yet.
+/// Forgets, also in the captures in the spool.
 pub fn forget(engine: &Engine, request: &Forget) -> Result<ForgetReport> {
     let remaining = Spool::prepare_forget(&home_of(engine)?, engine)?;
     let mut report = engine.forget(request)?;
@@ -20,7 +20,7 @@ pub fn forget(engine: &Engine, request: &Forget) -> Result<ForgetReport> {
     Ok(report)
 }
 
-/// Completes the work that earlier forgets postponed, also in the captures of agents.
+/// Completes the work that earlier forgets postponed, also in the captures in the spool.
 pub fn scrub(engine: &Engine) -> Result<ScrubReport> {
     let remaining = Spool::prepare_forget(&home_of(engine)?, engine)?;
     let report = engine.scrub()?;

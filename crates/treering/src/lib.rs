@@ -64,20 +64,23 @@ pub use search::SearchBuilder;
 pub use store_url::{StoreOptions, StoreUrl, open_store};
 pub use tenants::{TenantSummary, add_tenant, list_tenants, move_tenant, remove_tenant};
 pub use tokenizers::TokenizerOption;
+pub use treering_core::ports::ScrubReport;
 pub use treering_core::{
     AuditRecord, CaptureExclusions, ChatModel, Conversation, ConversationId, ConversationState,
-    Embedder, Entry, EntryKind, ForgetTarget, ForkPoint, Invalid, ItemSelection, Label, Labels,
-    Level, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Passage, Policy,
-    Preset, ProviderError, Receipt, RetentionRule, RetentionScope, Role, Summarizer,
-    SummaryRequest, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, TurnNo,
+    Embedder, Entry, EntryKind, ErasedCounts, ForgetTarget, ForkPoint, GateOperation, GateStatus,
+    Invalid, ItemSelection, Label, Labels, Level, Message, MessageIdx, NewMessage, NewToolCall,
+    Node, NodeContent, Passage, Policy, Preset, ProviderError, Receipt, RetentionRule,
+    RetentionScope, Role, Summarizer, SummaryRequest, TenantId, Thread, ThreadName, Timestamp,
+    ToolCall, ToolResult, TurnNo,
 };
 pub use treering_engine::{
     Agent, AgentOptions, AmendReport, Amendment, AppendReport, AppendTarget, Context,
-    ContextRequest, EmbedTextOptions, Engine, EngineParts, EntryBatch, Error, Exclusion,
-    ForgetPreview, ForgetReport, Hit, HitItem, JobScope, ListedConversation, NewConversation,
-    NewNote, NewSummary, Note, NoteChange, Query, RecallOptions, ReplayDetection, Reply, Result,
-    SearchOptions, SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding, TurnSummary,
-    Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
+    ContextRequest, EmbedTextOptions, Engine, EngineParts, EntryBatch, Error, Exclusion, Forget,
+    ForgetPreview, ForgetReport, ForgetSample, GateWait, Hit, HitItem, JobScope,
+    ListedConversation, NewConversation, NewNote, NewSummary, Note, NoteChange, Query,
+    RecallOptions, ReplayDetection, Reply, Result, SearchOptions, SearchOutcome, Snippet, Stats,
+    SummaryParents, TurnEmbedding, TurnSummary, Update, Verification, WholeTurn, WorkOptions,
+    Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 use treering_stores::IndexFolder;
@@ -88,7 +91,7 @@ pub use treering_stores::{BackupContents, CopyReport, EmbeddedStore, Sync};
 pub struct Options {
     /// The durability of an acknowledged turn.
     pub sync: Sync,
-    /// Where the store is.
+    /// The place of the store.
     pub store: StoreOptions,
     /// The tokenizer that counts tokens.
     pub tokenizer: TokenizerOption,
@@ -110,7 +113,7 @@ pub struct Options {
     pub search: SearchOptions,
     /// Folders and patterns that are excluded from capture.
     pub exclusions: CaptureExclusions,
-    /// Options for what search and contexts hand out.
+    /// Options for what search and contexts return.
     pub recall: RecallOptions,
 }
 

@@ -91,12 +91,30 @@ impl Memory {
         Ok(ConversationHandle::new(self.clone(), appended.conversation.id))
     }
 
-    /// Finds a conversation by slug, id or id prefix.
+    /// Finds a conversation by slug, key, id, or the first digits of an id.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// assert_eq!(memory.find("support:42")?.id(), chat.id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn find(&self, reference: &str) -> Result<ConversationHandle> {
         Ok(ConversationHandle::new(self.clone(), self.engine.find(reference)?.id))
     }
 
     /// Lists at most `limit` conversations, latest activity first.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// assert_eq!(memory.conversations(10)?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn conversations(&self, limit: usize) -> Result<Vec<Conversation>> {
         let listed = self.engine.listed_conversations(&ConversationFilter::all(limit))?;
         Ok(listed.into_iter().map(|listed| listed.conversation).collect())
@@ -182,16 +200,51 @@ impl Memory {
     }
 
     /// Erases the bytes that earlier forgets left in the files of the store.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// memory.forget(treering::ForgetTarget::Conversation(chat.id())).fast().run()?;
+    /// assert_eq!(memory.scrub()?.pending, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn scrub(&self) -> Result<ScrubReport> {
         crate::forget::scrub(&self.engine)
     }
 
     /// The latest records of what was forgotten, oldest first. They have no content.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// memory.forget(treering::ForgetTarget::Conversation(chat.id())).run()?;
+    /// assert_eq!(memory.audit(10)?[0].erased().messages, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn audit(&self, limit: usize) -> Result<Vec<AuditRecord>> {
         self.engine.audit("", limit)
     }
 
+    /// Lets an import bring back what a record of the audit lists, by its id. Nothing is restored.
+    pub fn allow_return(&self, record: &str) -> Result<AuditRecord> {
+        self.engine.allow_return(record)
+    }
+
     /// Summarizes a turn that is not stored: a question and its answer. Stores nothing.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let summary = memory.summarize_turn("Which port does staging use?", "7410, since March.")?;
+    /// assert!(summary.content.overview.contains("7410"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn summarize_turn(&self, user: &str, assistant: &str) -> Result<TurnSummary> {
         let at = self.engine.clock().now();
         let message =
@@ -208,7 +261,22 @@ impl Memory {
         runner.run(&files, |_| ())
     }
 
+    /// Warnings about data that may be missing after damage, one sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.engine.warnings()
+    }
+
     /// Statistics about the store.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// assert_eq!(memory.stats()?.totals.turns, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> Result<Stats> {
         self.engine.stats()
     }

@@ -54,7 +54,7 @@ impl<'a> ScopeContextBuilder<'a> {
         self
     }
 
-    /// Leaves out a conversation, such as the one that asks.
+    /// Leaves out a conversation, such as the calling session.
     pub fn exclude(mut self, conversation: &ConversationHandle) -> Self {
         self.scope.exclude.push(conversation.id());
         self

@@ -73,7 +73,7 @@ impl<'a> SearchBuilder<'a> {
         self
     }
 
-    /// Leaves out a conversation, such as the one that asks, some of its messages, or a role. Call
+    /// Leaves out a conversation, such as the calling session, some of its messages, or a role. Call
     /// it again to leave out more.
     ///
     /// ```
@@ -91,7 +91,7 @@ impl<'a> SearchBuilder<'a> {
         self
     }
 
-    /// Each message and tool call is a hit of its own. By default a turn is one hit, with the other
+    /// Each message and tool call is a separate hit. By default a turn is one hit, with the other
     /// items that match in [`Hit::same_turn`](crate::Hit::same_turn).
     pub const fn each_item(mut self) -> Self {
         self.query.by_turn = false;

@@ -16,7 +16,7 @@ pub(crate) const USER_VARIABLE: &str = "TREERING_STORE_USER";
 /// The password.
 pub(crate) const PASSWORD_VARIABLE: &str = "TREERING_STORE_PASSWORD";
 
-/// Where the store is.
+/// The place of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreOptions {
     /// The address of a server, such as `neo4j://127.0.0.1:7687`. If empty, the store is in the

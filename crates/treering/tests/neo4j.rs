@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use treering::{
-    ConversationHandle, Embedder as _, Entry, EntryKind, HitItem, Memory, NewMessage, NewToolCall,
-    Options, Preset, Role, StaticEmbedder, StoreOptions, StoreUrl, ThreadName, Timestamp,
-    ToolResult,
+    ConversationHandle, Entry, EntryKind, HitItem, Memory, NewMessage, NewToolCall, Options,
+    Preset, Role, StaticEmbedder, StoreOptions, StoreUrl, ThreadName, Timestamp, ToolResult,
 };
 use treering_core::Json;
 use treering_stores::{Neo4jCredentials, Neo4jStore, neo4j::BoltValue};
@@ -38,7 +37,7 @@ fn open() -> (Memory, TempDir) {
     let home = tempfile::tempdir().unwrap();
     let store = StoreOptions { url: StoreUrl::new(url()).unwrap(), credentials: None };
     let options = Options { store, ..Options::default() };
-    let policy = treering::Policy::from(Preset::Turns);
+    let policy = treering::Policy::from(Preset::Triggers);
     (Memory::builder(home.path()).options(options).policy(policy).open().unwrap(), home)
 }
 
@@ -208,7 +207,7 @@ fn the_queries_of_the_source_documents_give_what_the_product_gives() {
 
     let question = "when does the choir rehearse the requiem";
     let embedder = StaticEmbedder::new();
-    let vector = embedder.embed(&[question]).unwrap().remove(0);
+    let vector = embedder.embed(question);
     let values = || vector.iter().map(|number| BoltValue::Float((*number).into())).collect();
     let embedding = || vec![("queryEmbedding", BoltValue::List(values()))];
     let cosine = |other: &[f32]| -> f64 {

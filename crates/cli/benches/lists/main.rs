@@ -1,5 +1,5 @@
-//! How right the lists of a node are: precision and recall of decisions, action items, open
-//! questions, names, files and code names on labelled sentences, in two halves. The rules are
+//! Measures the lists of a node: precision and recall of decisions, action items, open
+//! questions, names, files and code names on labeled sentences, in two halves. The rules are
 //! tuned on the first half only.
 //!
 //! `cargo bench --bench lists`; `-- dev` or `-- test` also prints the errors of that half.
@@ -58,8 +58,8 @@ fn data() -> Option<PathBuf> {
     named.or(Some(beside)).filter(|folder| folder.is_dir())
 }
 
-/// A labelled sentence and the lists of a window that begins with it.
-struct LabelledSentence {
+/// A labeled sentence and the lists of a window that begins with it.
+struct LabeledSentence {
     half: String,
     text: String,
     acts: Vec<String>,
@@ -69,7 +69,7 @@ struct LabelledSentence {
 
 #[derive(Debug, Default)]
 struct Score {
-    labelled: u32,
+    labeled: u32,
     recalled: u32,
     listed: u32,
     right: u32,
@@ -85,13 +85,13 @@ impl std::fmt::Display for Score {
             }
         };
         let (precision, recall) =
-            (share(self.right, self.listed), share(self.recalled, self.labelled));
-        let counts = format!("{}/{} {}/{}", self.right, self.listed, self.recalled, self.labelled);
-        write!(f, "{:>8}{precision:>12}{recall:>8}{counts:>16}", self.labelled)
+            (share(self.right, self.listed), share(self.recalled, self.labeled));
+        let counts = format!("{}/{} {}/{}", self.right, self.listed, self.recalled, self.labeled);
+        write!(f, "{:>8}{precision:>12}{recall:>8}{counts:>16}", self.labeled)
     }
 }
 
-fn labels(data: &Path) -> Vec<LabelledSentence> {
+fn labels(data: &Path) -> Vec<LabeledSentence> {
     let mut files: HashMap<&str, Option<Vec<SourceTurn>>> = HashMap::new();
     let mut labels = Vec::new();
     for line in include_str!("labels.tsv").lines().filter(|line| !line.starts_with('#')) {
@@ -109,7 +109,7 @@ fn labels(data: &Path) -> Vec<LabelledSentence> {
             println!("skipped: {file} {turn} has changed");
             continue;
         };
-        labels.push(LabelledSentence {
+        labels.push(LabeledSentence {
             half: half.to_owned(),
             text: source::sentences(&turns[place].text)[sentence].trim().to_owned(),
             acts: acts.split('/').filter(|act| *act != "-").map(str::to_owned).collect(),
@@ -120,7 +120,7 @@ fn labels(data: &Path) -> Vec<LabelledSentence> {
     labels
 }
 
-/// The position of a labelled sentence: its turn, and its number within the turn.
+/// The position of a labeled sentence: its turn, and its number within the turn.
 fn find(turns: &[SourceTurn], id: &str, hash: &str) -> Option<(usize, usize)> {
     let place = turns.iter().position(|turn| turn.id == id)?;
     let mut sentences = source::sentences(&turns[place].text).into_iter();
@@ -148,7 +148,7 @@ fn summarize(turns: &[SourceTurn], turn: usize, sentence: usize) -> NodeContent 
 }
 
 /// Adds a sentence to the scores. Returns its errors, to be read.
-fn judge(label: &LabelledSentence, scores: &mut [Score; 6]) -> Vec<String> {
+fn judge(label: &LabeledSentence, scores: &mut [Score; 6]) -> Vec<String> {
     let (content, mut errors) = (&label.content, Vec::new());
     let lists = [&content.decisions, &content.action_items, &content.unresolved];
     let found = lists.map(|list| list.iter().any(|item| is_sentence(&label.text, item)));
@@ -159,7 +159,7 @@ fn judge(label: &LabelledSentence, scores: &mut [Score; 6]) -> Vec<String> {
             .iter()
             .zip(found)
             .any(|(act, found)| found && label.acts.iter().any(|known| known == act));
-        scores[place].labelled += u32::from(is_first);
+        scores[place].labeled += u32::from(is_first);
         scores[place].recalled += u32::from(is_first && recalled);
         scores[place].listed += u32::from(found[place]);
         scores[place].right += u32::from(found[place] && fits);
@@ -182,7 +182,7 @@ fn judge(label: &LabelledSentence, scores: &mut [Score; 6]) -> Vec<String> {
             one.start < other.end && other.start < one.end
         };
         let score = &mut scores[3 + place];
-        score.labelled += known.len() as u32;
+        score.labeled += known.len() as u32;
         score.listed += listed.len() as u32;
         for (span, item) in &listed {
             let fits = known.iter().any(|own| overlap(own, span));

@@ -81,9 +81,9 @@ fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
         .iter()
         .map(|(_, text)| tokens(text).into_iter().filter(|word| word_weight(word) > 0.0).collect())
         .collect();
-    let mut centre: HashMap<&str, f64> = HashMap::new();
+    let mut center: HashMap<&str, f64> = HashMap::new();
     for word in words.iter().flatten() {
-        *centre.entry(word).or_default() += 1.0;
+        *center.entry(word).or_default() += 1.0;
     }
     let score = |words: &Vec<String>| {
         let mut counts: HashMap<&str, f64> = HashMap::new();
@@ -92,7 +92,7 @@ fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
         }
         let norm = counts.values().map(|count| count * count).sum::<f64>().sqrt().max(1.0);
         let mut shares: Vec<f64> =
-            counts.iter().map(|(word, count)| count * centre[word]).collect();
+            counts.iter().map(|(word, count)| count * center[word]).collect();
         shares.sort_by(f64::total_cmp);
         shares.iter().sum::<f64>() / norm
     };

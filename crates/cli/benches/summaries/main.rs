@@ -72,7 +72,7 @@ fn request(passages: Vec<Passage>, kept_share: impl Fn(&SummaryRequest) -> f32) 
     request
 }
 
-fn summarise(request: &SummaryRequest) -> NodeContent {
+fn summarize(request: &SummaryRequest) -> NodeContent {
     Extractive.summarize(request).unwrap()
 }
 
@@ -93,7 +93,7 @@ fn dialogues(path: &Path) {
         // Slightly longer than the reference, because the summary is cut afterwards.
         let target_chars = reference.chars().count() as f32 * 1.06;
         let request = request(passages, |request| target_chars / request.chars() as f32);
-        let summary = summarise(&request);
+        let summary = summarize(&request);
         let words = reference.split_whitespace().count();
         let summaries = [
             baselines::lead(&turns, words),
@@ -153,7 +153,7 @@ fn observations(path: &Path) {
             let summaries = [
                 baselines::lead_chars(&turns, chars),
                 baselines::centroid_chars(&turns, chars),
-                summarise(&request).overview,
+                summarize(&request).overview,
             ];
             let words = summaries.map(|summary| baselines::content(&summary));
             let notes = &sample["observation"][format!("session_{number}_observation")];
@@ -231,7 +231,7 @@ fn measure_speed(folder: &Path) {
             request.strategy = Strategy::Detailed;
             chars += request.chars();
             let start = Instant::now();
-            std::hint::black_box(summarise(&request));
+            std::hint::black_box(summarize(&request));
             times.push(start.elapsed());
         }
     }

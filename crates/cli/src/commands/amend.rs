@@ -15,7 +15,7 @@ Examples:
   treering edit tidewatch#4 < better.txt
 
 The earlier text stays in the history of the message until you forget it: `treering show tidewatch#4
---history`. The summaries over it are stale until `treering update`, unless the policy parameter
+--history`. The summaries that cover it are stale until `treering update`, unless the policy parameter
 regenerate_on_edit or --regenerate says otherwise.")]
 pub(super) struct EditArgs {
     /// The message: the conversation and the position, such as tidewatch#4
@@ -24,7 +24,7 @@ pub(super) struct EditArgs {
     /// The new text [default: read from standard input]
     #[arg(long)]
     text: Option<String>,
-    /// Write the summaries over it again at once
+    /// Regenerate the summaries that cover it at once
     #[arg(long)]
     regenerate: bool,
 }
@@ -35,8 +35,8 @@ Examples:
   treering correct tidewatch#4
   treering correct tidewatch#4 --with \"The port is 7411, not 7410.\"
 
-The message stays in the record, and `show` marks it. Search and contexts leave it out, or hand out the
-correction instead. The summaries over it are written again without it.")]
+The message stays in the history, and `show` marks it. Search and contexts leave it out, or return the
+correction instead. The summaries that cover it are regenerated without it.")]
 pub(super) struct CorrectArgs {
     /// The message that is wrong: the conversation and the position, such as tidewatch#4
     #[arg(value_name = "CONVERSATION#IDX", value_parser = message)]
@@ -97,7 +97,7 @@ fn describe(out: &mut dyn Write, view: &AmendView) -> io::Result<()> {
         return Ok(());
     }
     if !view.rewrites {
-        let hint = format!("run `treering update {}` to write them again", view.slug);
+        let hint = format!("run `treering update {}` to regenerate them", view.slug);
         return print_text(out, "", &format!("{nodes} over it stale: {hint}"));
     }
     for node in &view.nodes {

@@ -21,17 +21,17 @@ const MAX_BATCH_ENTRIES: usize = 256;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering append --user \"Which port does staging use?\" --assistant \"7410, since March.\"
+  treering append --user \"Which port?\" --assistant \"7410, since March.\"
   treering append tidewatch --text \"And production?\" --author Ana
   treering append --key support:42 < turns.jsonl
 
 Without --user, --assistant, --tool or --text, the command reads JSON lines from standard input:
-  {\"type\":\"turn\",\"user\":\"…\",\"assistant\":\"…\",\"tool_calls\":[{\"name\":\"…\",\"args\":{},\"result\":…}]}
+  {\"type\":\"turn\",\"user\":\"…\",\"assistant\":\"…\",\"tool_calls\":[{\"name\":\"…\"}]}
   {\"type\":\"message\",\"role\":\"user\",\"text\":\"…\",\"external_id\":\"…\"}
   {\"role\":\"user\",\"content\":\"…\"}
 Each line is durable once its acknowledgement is printed.")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: a new conversation]
+    /// Slug, key, id, or the first digits of an id [default: a new conversation]
     conversation: Option<String>,
     /// Find the conversation by its external id, or create it
     #[arg(long, value_name = "ID", conflicts_with = "conversation")]

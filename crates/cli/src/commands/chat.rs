@@ -32,13 +32,13 @@ Every turn is stored. For each question, the model gets the best context that fi
 context.budget, however long the conversation gets. The setting chat.model selects the model.
 
 Examples:
-  treering chat                                           start a new conversation
-  treering chat tidewatch                                 continue a conversation
-  treering chat --last --say \"Which port was it again?\"   ask one question and exit
+  treering chat                               start a new conversation
+  treering chat tidewatch                     continue a conversation
+  treering chat --last --say \"Which port?\"   ask one question and exit
 
 In the chat, /receipt shows the context that the model got, and /quit or Ctrl-D exits.")]
 pub(super) struct Args {
-    /// The conversation to continue: slug, id, or the first digits of an id [default: a new one]
+    /// The conversation to continue: slug, key, id, or the first digits of an id [default: a new one]
     conversation: Option<String>,
     /// Continue the latest conversation
     #[arg(long, conflicts_with = "conversation")]
@@ -126,7 +126,7 @@ impl ChatSession<'_> {
             || "a new conversation".to_owned(),
             |it| format!("{}, {} remembered", it.slug, count(it.totals.turns.into(), "turn")),
         );
-        self.output.note(&format!("{} · {remembered} · /receipt, /quit", self.agent.model()));
+        self.output.remark(&format!("{} · {remembered} · /receipt, /quit", self.agent.model()));
         loop {
             let mut out = stdout();
             write!(out, "\n{} ", paint(BOLD, "›"))?;
@@ -217,7 +217,7 @@ impl ChatSession<'_> {
             FinishReason::Declined => Some("the model declined to continue"),
         };
         if let Some(warning) = warning {
-            self.output.note(warning);
+            self.output.remark(warning);
         }
         if io::stdout().is_terminal() {
             let receipt = &reply.context.receipt;

@@ -8,7 +8,7 @@ use super::{Cli, CliError};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering completions bash > ~/.local/share/bash-completion/completions/treering
+  treering completions bash > ~/.bash_completion.d/treering
   treering completions zsh > ~/.zfunc/_treering")]
 pub(super) struct Args {
     /// The shell to generate the script for

@@ -23,12 +23,12 @@ Examples:
   treering context tidewatch --query \"which port does staging use\"
   treering context tidewatch --budget 2000 --receipt
   treering context tidewatch --profile frontier --format messages
-  treering context tidewatch --as-of 40 --query \"the sill\"    the context as of turn 40
-  treering context tidewatch --diff                           what the last turn changed
-  treering context --project . --budget 1500    all conversations of this folder
+  treering context tidewatch --as-of 40        the context as of turn 40
+  treering context tidewatch --diff            what the last turn changed
+  treering context --project . --budget 1500   all conversations of this folder
   treering context --label user=42 --query \"which plan does she have\"")]
 pub(super) struct Args {
-    /// Slug, id, the first digits of an id, or key; several for a context over all of them
+    /// Slug, key, id, or the first digits of an id; several for a context over all of them
     #[arg(value_name = "CONVERSATION")]
     conversations: Vec<String>,
     /// A context over the conversations of this folder and of those below it
@@ -99,6 +99,11 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         thread: args.thread.clone(),
         ..ContextParams::default()
     };
+    if params.conversation.is_none() && !params.has_scope() {
+        let error = "name a conversation (`treering sessions` lists them), or a scope: --project \
+                     FOLDER, --label NAME=VALUE, several conversations or --everything";
+        return Err(CliError::Usage(error.into()));
+    }
     let subject = service.context_subject(&params)?;
     // No worker may be running to finish the jobs that the context waits for.
     work::catch_up(engine, subject.gated(), output)?;

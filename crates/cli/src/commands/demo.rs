@@ -25,7 +25,8 @@ const BUDGET: u32 = 800;
 #[command(after_help = "\
 Examples:
   treering demo
-  treering demo --keep sample && treering --home sample search \"why did the gauge drift\"")]
+  treering demo --keep sample
+  treering --home sample search \"why did we drop Brevitel\"")]
 pub(super) struct Args {
     /// Keep the sample in this folder so that you can explore it
     #[arg(long, value_name = "FOLDER")]

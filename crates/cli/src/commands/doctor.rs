@@ -1,4 +1,5 @@
-//! `treering doctor`: checks settings, store, index, models and the agents' hooks. Changes nothing.
+//! `treering doctor`: checks settings, store, index, models and the agents' hooks. It
+//! repairs nothing.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ Examples:
   treering doctor --offline
 
 Doctor sends each configured model one tiny request, and its cost counts toward your spending.
-It sends nothing else over the network and changes no data.
+It sends nothing else over the network, and it repairs nothing.
 
 It also compares the transcripts of connected agents with the store, and says when Claude Code
 deletes those that are not stored.")]
@@ -414,7 +415,7 @@ fn work(engine: &Engine) -> Result<Vec<Check>, CliError> {
     if fallback_nodes > 0 {
         let found = format!("{} written by the fallback", count(fallback_nodes.into(), "node"));
         let summarizer = engine.summarizer_name();
-        let fix = format!("run `treering update` to rewrite them with {summarizer}");
+        let fix = format!("run `treering update` to regenerate them with {summarizer}");
         checks.push(Check::waits("stand-ins", found, fix));
     }
     if let Some(reached_cap) = engine.spend(None)?.cap_reached {

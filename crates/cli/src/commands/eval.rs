@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use super::CliError;
 use super::output::{BOLD, Column, DIM, Output, TextTable, count, grouped, print_dim, print_text};
-use crate::eval::{Answerability, ContextMethod, Contexts, EvalQuestion, Measured, measure, read};
+use crate::eval::{
+    Answerability, ContextMethod, EvalContexts, EvalQuestion, EvalResult, measure, read,
+};
 use treering::Options;
 
 #[derive(clap::Args)]
@@ -49,7 +51,7 @@ struct View {
     p90_us: u64,
     p99_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    contexts: Option<ContextsView>,
+    contexts: Option<EvalContextsView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     answerability: Option<AnswerabilityView>,
 }
@@ -64,7 +66,7 @@ struct AnswerabilityView {
 }
 
 #[derive(Serialize)]
-struct ContextsView {
+struct EvalContextsView {
     budget: u32,
     rows: Vec<ContextRow>,
 }
@@ -110,9 +112,9 @@ pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(),
             "no .json files found; pass data set files or their folders".into(),
         ));
     }
-    let contexts = args.context_budget.map(Contexts::new);
+    let contexts = args.context_budget.map(EvalContexts::new);
     let answerability = args.unanswerable.then(Answerability::default);
-    let mut measured = Measured { contexts, answerability, ..Measured::default() };
+    let mut measured = EvalResult { contexts, answerability, ..EvalResult::default() };
     let texts = files
         .iter()
         .map(|path| {
@@ -165,7 +167,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     Ok(files)
 }
 
-fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
+fn write_dump(path: &PathBuf, measured: &EvalResult) -> io::Result<()> {
     let mut file = io::BufWriter::new(std::fs::File::create(path)?);
     for answered in &measured.answered {
         let context = answered.context.as_deref();
@@ -182,7 +184,7 @@ fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
     file.flush()
 }
 
-fn view(args: &Args, files: usize, measured: &Measured) -> View {
+fn view(args: &Args, files: usize, measured: &EvalResult) -> View {
     let rows =
         measured.figures.iter().filter(|((_, category), _)| args.categories || category == "ALL");
     let micros = |quantile: f64| {
@@ -242,7 +244,7 @@ fn print_answerability(out: &mut dyn Write, view: &AnswerabilityView) -> io::Res
     print_text(out, "", &text)
 }
 
-fn contexts_view(contexts: &Contexts) -> ContextsView {
+fn contexts_view(contexts: &EvalContexts) -> EvalContextsView {
     let row = |method: ContextMethod| {
         let sums = contexts.of(method);
         ContextRow {
@@ -256,7 +258,7 @@ fn contexts_view(contexts: &Contexts) -> ContextsView {
             p50_us: sums.median_us(),
         }
     };
-    ContextsView { budget: contexts.budget, rows: ContextMethod::ALL.map(row).into() }
+    EvalContextsView { budget: contexts.budget, rows: ContextMethod::ALL.map(row).into() }
 }
 
 fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
@@ -303,7 +305,7 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
     view.contexts.as_ref().map_or(Ok(()), |contexts| print_contexts(out, contexts))
 }
 
-fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
+fn print_contexts(out: &mut dyn Write, view: &EvalContextsView) -> io::Result<()> {
     writeln!(out, "\ncontexts of {} tokens, in percent", grouped(view.budget.into()))?;
     let mut table = TextTable::new(&[
         Column::Left(""),

@@ -6,11 +6,19 @@ use super::Cli;
 use super::output::width;
 
 /// The groups of `treering --help`. Every command is in one of them.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["demo", "import", "append", "create", "remember", "chat"]),
     ("Find", &["search", "context", "sessions", "notes", "show", "expand", "tail"]),
     ("Agents", &["install", "uninstall", "plugin", "hook", "pause", "resume", "mcp"]),
     ("Serve", &["serve", "token"]),
+    (
+        "Change and forget",
+        &[
+            "rename", "label", "close", "archive", "reopen", "threads", "edit", "correct",
+            "forget", "retain", "audit", "export",
+        ],
+    ),
+    ("Summaries", &["update", "summarize", "policy", "work", "jobs", "logs"]),
     (
         "Maintain",
         &[
@@ -18,28 +26,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "stats",
             "doctor",
             "verify",
+            "copy",
             "backup",
             "restore",
-            "copy",
             "tenant",
-            "export",
-            "rename",
-            "close",
-            "archive",
-            "reopen",
-            "label",
-            "edit",
-            "correct",
-            "forget",
-            "retain",
-            "audit",
-            "update",
-            "summarize",
-            "threads",
-            "policy",
-            "work",
-            "jobs",
-            "logs",
             "reindex",
             "config",
             "eval",
@@ -63,11 +53,30 @@ pub(super) fn command() -> Command {
     let groups = groups(&command);
     // Hidden commands work as usual; the template lists them in groups instead.
     command
-        .mut_subcommands(|command| command.hide(true))
+        .mut_subcommands(|command| {
+            let after = command.get_after_help().map(|text| unwrapped(&text.to_string()));
+            command.hide(true).after_help(after.unwrap_or_default())
+        })
         .override_usage("treering [OPTIONS] <COMMAND>")
         .help_template(format!(
             "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}\n\n{AFTER}\n"
         ))
+}
+
+/// Joins the lines of each paragraph, so that they wrap at the width of the terminal. Examples are
+/// indented and keep their lines.
+fn unwrapped(text: &str) -> String {
+    let mut joined = String::new();
+    let mut is_prose = false;
+    for line in text.lines() {
+        let continues = !line.is_empty() && !line.starts_with(' ') && is_prose;
+        if !joined.is_empty() {
+            joined.push(if continues { ' ' } else { '\n' });
+        }
+        joined.push_str(line);
+        is_prose = !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+    }
+    joined
 }
 
 fn groups(command: &Command) -> String {
@@ -110,6 +119,23 @@ mod tests {
         for command in Cli::command().get_subcommands_mut() {
             let help = command.render_long_help().to_string();
             assert!(help.contains("Example"), "`treering {} --help`", command.get_name());
+        }
+    }
+
+    #[test]
+    fn examples_fit_a_terminal_of_80_columns_and_prose_has_no_breaks() {
+        for command in command().get_subcommands() {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = after.lines().collect();
+            let is_prose = |it: &str| !it.is_empty() && !it.starts_with(' ');
+            let name = command.get_name();
+            for line in &lines {
+                assert!(is_prose(line) || line.chars().count() < 80, "{name}: {line}");
+            }
+            for pair in lines.windows(2) {
+                let breaks = is_prose(pair[0]) && is_prose(pair[1]) && !pair[0].ends_with(':');
+                assert!(!breaks, "{name}: {}", pair[0]);
+            }
         }
     }
 

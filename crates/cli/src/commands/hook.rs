@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         Ok(HookProgress::InBackground) => return Ok(()),
         Ok(HookProgress::Done) => None,
         Err(error) => {
-            output.note(&format!("treering did not capture this conversation: {error}"));
+            output.remark(&format!("treering did not capture this conversation: {error}"));
             Some(HookFailure { at: SystemClock.now(), error })
         }
     };
@@ -103,7 +103,7 @@ fn recall(agent: CodingAgent, input: &str, global: &Global, output: &Output) -> 
     match waiting.recv_timeout(timeout) {
         Ok(Ok(text)) => text.map(|text| request.reply(&text)),
         Ok(Err(error)) => {
-            output.note(&format!("treering did not recall anything: {error}"));
+            output.remark(&format!("treering did not recall anything: {error}"));
             None
         }
         Err(_) => None,

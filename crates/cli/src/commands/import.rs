@@ -51,9 +51,8 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Imports a folder with the default options.
-    pub(super) fn of_folder(folder: PathBuf) -> Self {
-        let paths = vec![folder];
+    /// Imports files or folders with the default options.
+    pub(super) fn of_paths(paths: Vec<PathBuf>) -> Self {
         let (format, since, date) = (None, None, None);
         let (dry_run, include_paused, no_tree) = (false, false, false);
         Self { paths, format, dry_run, since, date, include_paused, no_tree }
@@ -209,6 +208,10 @@ fn print(
     for (reason, times) in &total.skipped {
         print_dim(out, "  ", &format!("skipped: {times} × {reason}"))?;
     }
+    let files = report.files.iter().filter(|file| file.error.is_none()).count();
+    if files == 0 && !report.files.is_empty() {
+        return writeln!(out, "Nothing was imported.");
+    }
     let verb = if dry_run { "Would import" } else { "Imported" };
     let mut facts = vec![
         format!("{} new", count(total.messages_new, "message")),
@@ -216,11 +219,8 @@ fn print(
         format!("{} new", count(total.conversations_new, "conversation")),
     ];
     if total.known > 0 {
-        facts.push(format!(
-            "{} already stored",
-            count(total.known, "entry").replace("entrys", "entries")
-        ));
+        facts.push(format!("{} already stored", count(total.known, "entry")));
     }
-    let files = count(report.files.len() as u64, "file");
+    let files = count(files as u64, "file");
     print_text(out, "", &format!("{verb} from {files}: {}.", facts.join(", ")))
 }

@@ -15,8 +15,8 @@ use treering_server::views::ConversationView;
 Examples:
   treering label tidewatch user=42 team=harbor
   treering label tidewatch --remove team
-  treering label tidewatch                        lists the labels
-  treering sessions --label user=42               the conversations with a label")]
+  treering label tidewatch            list the labels
+  treering sessions --label user=42   list the conversations with a label")]
 pub(super) struct Args {
     /// Slug, key, id, or the first digits of an id
     conversation: String,

@@ -11,10 +11,12 @@ use treering_server::views::ConversationView;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  treering close tidewatch && treering sessions --all    (archive and reopen work the same way)")]
+Examples:
+  treering close tidewatch
+  treering archive tidewatch && treering sessions --all
+  treering reopen tidewatch")]
 pub(super) struct ConversationArg {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
 }
 
@@ -23,7 +25,7 @@ pub(super) struct ConversationArg {
 Example:
   treering rename which-port-does-staging-use \"Ports of staging\"")]
 pub(super) struct Rename {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
     /// The new title; the slug is derived from it
     title: String,

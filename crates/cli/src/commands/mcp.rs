@@ -14,7 +14,7 @@ Example:
   claude mcp add treering -- treering mcp
 
 You rarely run this command yourself: agents start it. To configure an agent, run
-`treering install claude-code` (or cursor, codex, opencode, claude-desktop).
+`treering install`.
 
 The server stops when the client disconnects, or on Ctrl-C or SIGTERM. It waits up to
 serve.stop_timeout_ms for running jobs and then releases their leases.")]

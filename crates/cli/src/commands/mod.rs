@@ -68,7 +68,8 @@ use treering::importers::ImportError;
 use treering_server::agents::Spool;
 use treering_server::service::{Service, ServiceError};
 
-/// A memory for conversations with language models: stores every turn and finds it again
+/// A memory for language models: stores every turn of your conversations and builds the best
+/// context from them
 #[derive(Parser)]
 #[command(name = "treering", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -109,7 +110,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Take a tour of a sample conversation; nothing is left behind
+    /// Try Treering on a sample conversation in a temporary folder
     Demo(demo::Args),
     /// Import transcripts from files or folders
     Import(import::Args),
@@ -117,7 +118,7 @@ enum Command {
     Append(Box<append::Args>),
     /// Create a conversation without turns
     Create(create::Args),
-    /// Keep a note: a statement that belongs to a project and to no conversation
+    /// Store a note about a project, outside any conversation
     Remember(notes::RememberArgs),
     /// List notes; pin, correct or withdraw one
     Notes(notes::Args),
@@ -153,9 +154,9 @@ enum Command {
     Plugin(plugin::Args),
     /// Capture a conversation from an agent's hook
     Hook(hook::Args),
-    /// Stop capturing what agents say, for a time or until `resume`
+    /// Pause the capture of conversations, for a time or until `resume`
     Pause(pause::Args),
-    /// Capture again after `pause`
+    /// Resume capture after `pause`
     Resume(pause::ResumeArgs),
     /// Start the HTTP server: JSON API, events, metrics and MCP
     Serve(serve::Args),
@@ -167,9 +168,9 @@ enum Command {
     Logs(logs::Args),
     /// Follow new turns and nodes live, with the changes they make to the context
     Tail(tail::Args),
-    /// Show which jobs the next context would wait for, and whether agents are captured
+    /// Show pending work, and whether the agents' conversations are captured
     Status(status::Args),
-    /// Show or set when the windows and groups of a conversation seal
+    /// Show or set the summarization policy of a conversation
     Policy(policy::Args),
     /// Give a conversation a new title and slug
     Rename(lifecycle::Rename),
@@ -183,7 +184,7 @@ enum Command {
     Label(label::Args),
     /// Replace the text of a message; the earlier text stays in its history
     Edit(amend::EditArgs),
-    /// Mark a message as wrong, so that it is never handed out as true
+    /// Mark a message as wrong, so that search and contexts stop using it
     Correct(amend::CorrectArgs),
     /// Erase content for good: a message, a turn, a conversation, an author, a project, a label
     Forget(Box<forget::Args>),
@@ -469,11 +470,11 @@ impl Global {
             match spool.replay(engine) {
                 Ok(report) => {
                     for reason in report.refused {
-                        output.note(&format!("a capture cannot be stored: {reason}"));
+                        output.remark(&format!("a capture cannot be stored: {reason}"));
                     }
                 }
                 Err(error) => {
-                    output.note(&format!("cannot store the spooled captures yet: {error}"));
+                    output.remark(&format!("cannot store the spooled captures yet: {error}"));
                 }
             }
         }

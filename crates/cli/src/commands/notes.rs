@@ -28,13 +28,13 @@ pub(super) struct RememberArgs {
     /// Keep it for every project
     #[arg(long, conflicts_with = "project")]
     everywhere: bool,
-    /// Put it first in every context of the project
+    /// Show it first in contexts over its project
     #[arg(long)]
     pin: bool,
-    /// The person or the agent who says so
+    /// The author of the note
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
-    /// An id for the note, which is stored only once
+    /// An id; a note with the same id is not stored again
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
 }
@@ -69,16 +69,16 @@ pub(super) struct Args {
 #[derive(clap::Args)]
 #[group(id = "change", multiple = false, requires = "note")]
 struct NoteFlags {
-    /// Put it first in every context of its project
+    /// Show it first in contexts over its project
     #[arg(long)]
     pin: bool,
-    /// Do so no longer
+    /// Unpin it
     #[arg(long)]
     unpin: bool,
     /// Replace the statement; the earlier one stays in the history
     #[arg(long, value_name = "TEXT")]
     correct: Option<String>,
-    /// Take it back; it stays in the record and is never handed out again
+    /// Withdraw it: it stays in the history, and search and contexts leave it out
     #[arg(long)]
     withdraw: bool,
 }

@@ -13,8 +13,10 @@ use treering_server::agents::plugin_files;
 #[command(after_help = "\
 Examples:
   treering plugin ~/treering-plugin
-  claude plugin marketplace add ~/treering-plugin && claude plugin install treering@treering
-  codex plugin marketplace add ~/treering-plugin && codex plugin add treering@treering
+  claude plugin marketplace add ~/treering-plugin
+  claude plugin install treering@treering
+  codex plugin marketplace add ~/treering-plugin
+  codex plugin add treering@treering
 
 The folder is a marketplace with one plugin for Claude Code, Codex and Cursor: hooks, the MCP server
 and a skill. It runs `treering` from the search path. Use either the plugin or `treering install`,

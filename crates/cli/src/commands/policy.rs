@@ -10,16 +10,16 @@ use treering_server::service::Service;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering policy my-chat                     every parameter in force, and its origin
+  treering policy my-chat                 every parameter and its origin
   treering policy my-chat preset=turns
   treering policy my-chat window_chars=4000 length@2=0.2
-  treering policy my-chat enabled=false       stop summarizing this conversation
+  treering policy my-chat enabled=false   stop summarizing this conversation
   treering policy my-chat --reset
 
 docs/config.md lists the parameters. A new policy does not change sealed windows; to apply it
 to them, rebuild the tree with `treering update --full`.")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id
+    /// Slug, key, id, or the first digits of an id
     conversation: String,
     /// Parameters for this conversation; they replace all earlier ones
     #[arg(value_name = "NAME=VALUE", value_parser = |text: &str| text.parse::<Assignment>())]

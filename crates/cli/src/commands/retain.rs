@@ -17,7 +17,7 @@ Examples:
   treering --set 'retention.rules=[\"365d\", \"user=42 30d\"]' retain --dry-run
 
 The rules are the setting `retention.rules`; without rules, nothing is forgotten. `treering serve`,
-`treering mcp` and `treering work --watch` apply them by themselves, every hour.")]
+`treering mcp` and `treering work --watch` apply them automatically, every hour.")]
 pub(super) struct Args {
     /// List what would be forgotten, and forget nothing
     #[arg(long)]

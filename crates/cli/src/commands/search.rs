@@ -18,7 +18,7 @@ use treering_server::views::{FoundView, HitView};
 #[command(after_help = "\
 Examples:
   treering search \"which port does staging use\"
-  treering search \"what did I say about the sill\" --in tidewatch --role user --explain
+  treering search \"what about the sill\" --in tidewatch --role user --explain
   treering search decisions --level 2 --since 2026-03-01
   treering search \"how do we deploy\" --semantic --no-turns")]
 pub(super) struct Args {
@@ -70,7 +70,7 @@ pub(super) struct Args {
     /// repeated
     #[arg(long, value_name = "NAME")]
     topic: Vec<String>,
-    /// Rank by meaning alone: the similarity of embeddings, and not words
+    /// Rank by meaning alone: the similarity of embeddings instead of words
     #[arg(long)]
     semantic: bool,
     /// Search only messages from this date on
@@ -85,7 +85,7 @@ pub(super) struct Args {
     /// Minimum score of a result, from 0 to 1 [default: 0.02, or 0 with --semantic]
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// Show each message and tool call, and not one result for each turn
+    /// Show each message and tool call, instead of one result per turn
     #[arg(long)]
     each_item: bool,
     /// Show how each score is composed
@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     };
     let answer = service.search(&request)?;
     if let Some(reason) = &answer.words_only {
-        output.note(&format!("searched by words only, not by meaning: {reason}"));
+        output.remark(&format!("searched by words only, not by meaning: {reason}"));
     }
     output.show(&answer, |out| {
         if answer.hits.is_empty() {

@@ -30,11 +30,11 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
         Column::Right("level"),
         Column::Right("nodes"),
         Column::Right("tokens"),
-        Column::Right("from"),
+        Column::Right("source"),
         Column::Right("removed"),
         Column::Right("grounded"),
         Column::Right("retained"),
-        Column::Right("ms each"),
+        Column::Right("ms/node"),
         Column::Right("dirty"),
     ]);
     for level in &tree.levels {
@@ -53,12 +53,10 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     }
     table.print(out)?;
     let saved = format!(
-        "The top-level nodes cover in {} tokens what took {}: {} saved ({:.1}%), or ${:.2} for \
-         each context that would include everything, at \
-         ${DOLLARS_PER_MILLION_TOKENS} per million.",
-        grouped(tree.tokens_kept),
+        "The tree represents {} tokens of messages in {} ({:.0}% less). A context with all messages \
+         would cost ${:.2} more, at ${DOLLARS_PER_MILLION_TOKENS} per million tokens.",
         grouped(tree.tokens_covered),
-        grouped(tree.tokens_saved),
+        grouped(tree.tokens_kept),
         tree.ratio * 100.0,
         tree.dollars_saved_per_context
     );
@@ -77,9 +75,9 @@ fn print_recall_lag(out: &mut dyn Write, view: &StatsView) -> io::Result<()> {
     if lag.count == 0 {
         return Ok(());
     }
-    let turns = count(lag.count, "wait");
+    let turns = count(lag.count, "turn");
     let (mean, max) = (lag.mean_ms, lag.max_ms);
-    writeln!(out, "write to recall: {mean:.0} ms on average, {max:.0} ms at most, over {turns}")
+    writeln!(out, "from storing to recall: {mean:.0} ms on average, at most {max:.0} ms ({turns})")
 }
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {

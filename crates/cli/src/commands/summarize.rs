@@ -11,8 +11,8 @@ use treering_server::views::{NodeView, TurnSummaryView};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering summarize my-chat --turn 4           summarize one turn; nothing is stored
-  treering summarize my-chat --level 1          summarize the summaries of level 1 now
+  treering summarize my-chat --turn 4    summarize a turn; store nothing
+  treering summarize my-chat --level 1   summarize the summaries of level 1
   treering summarize my-chat --turns 0-4 --text \"They chose port 7410.\"
   treering summarize my-chat --nodes l1-3f9a,l1-81c2 --text - < summary.md
 

@@ -25,7 +25,7 @@ Examples:
   treering tail tidewatch --budget 2000
   treering tail --json --idle 10 | jq .event")]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: every conversation]
+    /// Slug, key, id, or the first digits of an id [default: every conversation]
     conversation: Option<String>,
     /// Budget of the contexts whose changes are shown [default: the setting context.budget]
     #[arg(long, short, value_name = "TOKENS")]
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     let only = args.conversation.as_deref().map(|it| engine.find(it)).transpose()?.map(|it| it.id);
     let tail = Tail { service, budget: args.budget, output };
     let mut cursor = engine.event_cursor()?;
-    output.note("following events; press Ctrl-C to stop");
+    output.remark("following events; press Ctrl-C to stop");
     let mut last = Instant::now();
     loop {
         let (events, now) = engine.wait_for_events(&cursor, WATCH)?;

@@ -9,7 +9,7 @@ use treering_server::service::requests::ForkRequest;
 #[command(after_help = "\
 Examples:
   treering threads my-chat
-  treering threads my-chat --fork retry --at 12      branch off main after message 12
+  treering threads my-chat --fork retry --at 12   branch off after message 12
   treering append my-chat --thread retry --user \"And with port 7410?\"")]
 pub(super) struct Args {
     /// Slug, key, id, or the first digits of an id

@@ -5,7 +5,7 @@ use treering_core::{Assignment, Level};
 use treering_engine::JobScope;
 
 use super::CliError;
-use super::output::{BOLD, DIM, Output, count, grouped, paint};
+use super::output::{BOLD, DIM, Output, count, grouped, paint, print_text};
 use super::work::run_all;
 use treering_server::service::Service;
 use treering_server::service::requests::UpdateRequest;
@@ -14,8 +14,8 @@ use treering_server::views::UpdateView;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering update my-chat                     write missing, outdated and failed summaries
-  treering update my-chat --full --dry-run    estimate the cost of rebuilding the tree
+  treering update my-chat                    write missing summaries
+  treering update my-chat --full --dry-run   estimate the cost of a rebuild
   treering update my-chat --full --window-chars 4000 --with length@2=0.2
 
 Jobs are kept in the store. If you interrupt the command, run `treering update` or `treering work`
@@ -151,6 +151,21 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     Ok(())
 }
 
+/// The estimated cost of an update.
+fn cost_of(view: &UpdateView) -> String {
+    let cost = match view.dollars {
+        Some(dollars) if dollars > 0.0 => format!("${dollars:.4}"),
+        Some(_) => "at no cost".to_owned(),
+        None => "price unknown".to_owned(),
+    };
+    format!(
+        "{}: {} in, about {} out, {cost}.",
+        count(view.calls.into(), "summary"),
+        count(view.tokens_in, "token"),
+        count(view.tokens_out, "token")
+    )
+}
+
 fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()> {
     let levels: Vec<String> = view
         .jobs_by_level
@@ -173,15 +188,7 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
                 count(view.dropped_nodes.into(), "node")
             )?;
         }
-        return writeln!(
-            out,
-            "  {}, {} in, about {} out, {}; nothing was written",
-            count(view.calls.into(), "call"),
-            count(view.tokens_in, "token"),
-            count(view.tokens_out, "token"),
-            view.dollars
-                .map_or_else(|| "price unknown".to_owned(), |dollars| format!("${dollars:.4}"))
-        );
+        return print_text(out, "  ", &format!("{} Nothing was written.", cost_of(view)));
     }
     let failed = if view.failed > 0 {
         format!(", {} failed (`treering jobs`)", view.failed)
@@ -197,6 +204,6 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
         "{}: {} written{failed} {}",
         paint(BOLD, &view.slug),
         count(view.done.into(), "node"),
-        paint(DIM, format!("`treering logs {job}`"))
+        paint(DIM, format!("(details: `treering logs {job}`)"))
     )
 }

@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             writeln!(out, "  {leftover} (harmless; remove with --repair)")?;
         }
         for stale in &view.stale {
-            writeln!(out, "  {stale}; rewrite it with `treering update`")?;
+            writeln!(out, "  {stale}; regenerate it with `treering update`")?;
         }
         for warning in &view.warnings {
             writeln!(out, "{} store: {warning}", paint(WARNING, "!"))?;

@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             run_all(engine, &scope, output)?;
             if scope.conversation.is_none() && Instant::now() >= next_change {
                 if let Err(error) = change_over(engine) {
-                    output.note(&format!(
+                    output.remark(&format!(
                         "cannot switch to the vectors of {} yet: {error}",
                         engine.embedder_name()
                     ));

@@ -69,7 +69,7 @@ impl Mean {
 
 /// The figures of one method.
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct ContextSums {
     /// Share of the evidence that the context holds verbatim.
     pub(crate) gold_raw: Mean,
     /// Share of the evidence that the context holds verbatim or quotes in a summary.
@@ -83,7 +83,7 @@ pub(crate) struct Sums {
     times: Vec<Duration>,
 }
 
-impl Sums {
+impl ContextSums {
     /// The median time to build a context, in microseconds.
     #[must_use]
     pub(crate) fn median_us(&self) -> u64 {
@@ -97,10 +97,10 @@ impl Sums {
 
 /// The figures of every method for one budget.
 #[derive(Debug)]
-pub(crate) struct Contexts {
+pub(crate) struct EvalContexts {
     /// Maximum number of tokens in a context.
     pub(crate) budget: u32,
-    sums: [Sums; 3],
+    sums: [ContextSums; 3],
 }
 
 /// A context with the data that the figures need.
@@ -114,7 +114,7 @@ struct MeasuredContext {
     covered: Vec<(u32, u32, String)>,
 }
 
-impl Contexts {
+impl EvalContexts {
     /// No measurements yet.
     #[must_use]
     pub(crate) fn new(budget: u32) -> Self {
@@ -123,7 +123,7 @@ impl Contexts {
 
     /// The figures of one method.
     #[must_use]
-    pub(crate) const fn of(&self, method: ContextMethod) -> &Sums {
+    pub(crate) const fn of(&self, method: ContextMethod) -> &ContextSums {
         &self.sums[method as usize]
     }
 

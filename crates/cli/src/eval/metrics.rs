@@ -22,7 +22,7 @@ impl RankedUnit {
 
 /// Metrics summed over questions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Figures {
+pub(crate) struct MetricSums {
     /// The number of questions.
     pub(crate) questions: u32,
     recall: [f64; 4],
@@ -33,7 +33,7 @@ pub(crate) struct Figures {
 /// The ranks at which recall is measured.
 const CUTS: [usize; 4] = [1, 5, 10, 20];
 
-impl Figures {
+impl MetricSums {
     pub(super) fn add(&mut self, ranked: &[&str], gold: &[String]) {
         let mut distinct: Vec<&String> = gold.iter().collect();
         distinct.sort_unstable();
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn figures_match_the_reference_scorer() {
-        let mut figures = Figures::default();
+        let mut figures = MetricSums::default();
         figures.add(&["b", "a", "x", "c"], &["a".into(), "c".into(), "d".into(), "a".into()]);
         let [one, five, ten, _, all, ndcg] = figures.percents();
         assert!(one.abs() < 1e-9 && all.abs() < 1e-9);

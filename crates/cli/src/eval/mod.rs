@@ -21,9 +21,9 @@ use treering::{Engine, Options};
 use answerability::best_score;
 
 pub(crate) use answerability::Answerability;
-pub(crate) use context::{ContextMethod, Contexts};
+pub(crate) use context::{ContextMethod, EvalContexts};
 pub(crate) use data::{DatasetError, EvalQuestion, Haystack, read};
-pub(crate) use metrics::{Figures, RankedUnit};
+pub(crate) use metrics::{MetricSums, RankedUnit};
 
 /// The number of turns ranked for each question.
 pub(crate) const RANKED: usize = 100;
@@ -43,9 +43,9 @@ pub(crate) struct QuestionResult {
 
 /// Measurements over one or more haystacks.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct EvalResult {
     /// Metrics by ranked unit and category; `ALL` covers every category.
-    pub(crate) figures: BTreeMap<(RankedUnit, String), Figures>,
+    pub(crate) figures: BTreeMap<(RankedUnit, String), MetricSums>,
     /// Every question and its ranking.
     pub(crate) answered: Vec<QuestionResult>,
     /// Every question asked of a history that cannot answer it, with its best score.
@@ -57,12 +57,12 @@ pub(crate) struct Measured {
     /// The number of nodes in the trees over them.
     pub(crate) nodes: u64,
     /// The figures of the contexts, if they are measured.
-    pub(crate) contexts: Option<Contexts>,
+    pub(crate) contexts: Option<EvalContexts>,
     /// The figures of questions with and without an answer, if they are measured.
     pub(crate) answerability: Option<Answerability>,
 }
 
-impl Measured {
+impl EvalResult {
     /// The given percentile of the search time; `quantile` is between 0 and 1.
     #[must_use]
     pub(crate) fn percentile(&self, quantile: f64) -> Duration {
@@ -81,7 +81,7 @@ pub(crate) fn measure(
     unanswerable: &[EvalQuestion],
     home: &Path,
     options: &Options,
-    measured: &mut Measured,
+    measured: &mut EvalResult,
     mut progress: impl FnMut(),
 ) -> Result<(), EvalError> {
     let haystacks = read(text)?;
@@ -123,7 +123,7 @@ fn ask(
     engine: &Engine,
     haystack: &Haystack,
     unanswerable: &[EvalQuestion],
-    measured: &mut Measured,
+    measured: &mut EvalResult,
     progress: &mut dyn FnMut(),
 ) -> Result<(), EvalError> {
     let sessions =
@@ -182,7 +182,7 @@ fn turn_id(hit: &Hit) -> Option<String> {
     }
 }
 
-impl Measured {
+impl EvalResult {
     fn count(
         &mut self,
         question: &data::EvalQuestion,
@@ -226,7 +226,7 @@ pub(crate) enum EvalError {
     /// The file could not be read.
     #[error(transparent)]
     Unreadable(#[from] treering::importers::ImportError),
-    /// A model failed. Figures from a fallback would measure something else.
+    /// A model failed. MetricSums from a fallback would measure something else.
     #[error("a model failed: {0}")]
     Unfinished(String),
     /// The imported conversation is not in the store.

@@ -60,7 +60,7 @@ fn terminate(child: &mut Child) -> ExitStatus {
 }
 
 /// The options that make a server under the test's control write the summaries.
-pub(crate) fn summarised_by(server: &FaultServer) -> Vec<String> {
+pub(crate) fn summarized_by(server: &FaultServer) -> Vec<String> {
     let settings = [
         "summarize.provider=ollama".to_owned(),
         "summarize.model=none".to_owned(),

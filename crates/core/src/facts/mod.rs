@@ -44,7 +44,7 @@ pub struct Facts {
 
 /// The list that a fact belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum FactKind {
     Path,
     Url,
     Identifier,
@@ -209,7 +209,7 @@ impl Facts {
             at += self.take(&tokens[at..], &mut names);
         }
         for name in names.finish() {
-            self.add(Class::Name, name, key(name));
+            self.add(FactKind::Name, name, key(name));
         }
     }
 
@@ -237,7 +237,7 @@ impl Facts {
         }
         if let Some(token_count) = dates::read_relative(tokens) {
             let written = span(&tokens[..token_count]);
-            self.add(Class::Relative, &written, key(&written));
+            self.add(FactKind::Relative, &written, key(&written));
         }
         match shapes::class(token, shape) {
             Some((class, fact)) => {
@@ -246,14 +246,14 @@ impl Facts {
             }
             None if self.code_words.contains(token.core) => {
                 names.end();
-                self.add(Class::Identifier, token.core, key(token.core));
+                self.add(FactKind::Identifier, token.core, key(token.core));
             }
             None => names.take(token),
         }
         1
     }
 
-    fn add(&mut self, class: Class, fact: &str, key: String) {
+    fn add(&mut self, class: FactKind, fact: &str, key: String) {
         if fact.is_empty() {
             return;
         }
@@ -263,12 +263,12 @@ impl Facts {
             return;
         }
         let list = match class {
-            Class::Path => &mut self.paths,
-            Class::Url => &mut self.urls,
-            Class::Identifier => &mut self.identifiers,
-            Class::Number => &mut self.numbers,
-            Class::Relative => &mut self.relative_dates,
-            Class::Name => &mut self.names,
+            FactKind::Path => &mut self.paths,
+            FactKind::Url => &mut self.urls,
+            FactKind::Identifier => &mut self.identifiers,
+            FactKind::Number => &mut self.numbers,
+            FactKind::Relative => &mut self.relative_dates,
+            FactKind::Name => &mut self.names,
         };
         list.push(fact.to_owned());
     }
@@ -277,7 +277,7 @@ impl Facts {
         if let Some(value) = numbers::value(written) {
             self.vocabulary.push(tokens::hash(&format!("#{value}")));
         }
-        self.add(Class::Number, written, numbers::key(written));
+        self.add(FactKind::Number, written, numbers::key(written));
     }
 
     fn add_date(&mut self, written: &str, date: Date) {
@@ -293,7 +293,7 @@ impl Facts {
     /// Adds a name from a reliable source, such as a speaker's name.
     fn add_name(&mut self, name: &str) {
         self.add_word(name);
-        self.add(Class::Name, name.trim(), key(name));
+        self.add(FactKind::Name, name.trim(), key(name));
     }
 
     fn add_word(&mut self, word: &str) {

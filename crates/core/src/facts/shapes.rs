@@ -1,10 +1,10 @@
 //! Classifies single tokens by shape: URLs, paths, code identifiers.
 
-use super::Class;
+use super::FactKind;
 use super::tokens::{FactToken, TokenShape};
 
 /// The class of a token, and the part of it that is the fact.
-pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Class, &'a str)> {
+pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(FactKind, &'a str)> {
     let core = token.core;
     if core.len() > 300 || !core.is_ascii() && !shape.has_slash {
         return None;
@@ -13,12 +13,12 @@ pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Cla
         || core.starts_with("www.")
     {
         let from = core.find("http").unwrap_or(0);
-        return Some((Class::Url, &core[from..]));
+        return Some((FactKind::Url, &core[from..]));
     }
     if shape.has_slash || shape.has_dot {
         let path_part = without_line(core);
         if is_path(path_part, shape) {
-            return Some((Class::Path, path_part));
+            return Some((FactKind::Path, path_part));
         }
     }
     if core.len() > 120 || shape.has_slash {
@@ -26,7 +26,10 @@ pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Cla
     }
     if is_identifier(token, shape) {
         let called = core.find('(').map(|at| &core[..at]);
-        return Some((Class::Identifier, called.filter(|name| !name.is_empty()).unwrap_or(core)));
+        return Some((
+            FactKind::Identifier,
+            called.filter(|name| !name.is_empty()).unwrap_or(core),
+        ));
     }
     None
 }

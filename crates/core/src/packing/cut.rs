@@ -1,7 +1,10 @@
 //! The cut: an antichain through the tree that covers the whole history. It starts with the
 //! coarsest complete cover and is refined while there is room, where a reader learns most per
-//! token: terms that the cut does not have yet, facts before other words, recent ones before old
-//! ones.
+//! token:
+//!
+//! - terms that the cut does not have yet;
+//! - facts before other words;
+//! - recent terms before old ones.
 //!
 //! Over several conversations the coarsest cover is the list of their headings, with the nodes that
 //! stand for many sessions: every other node and message competes for its place.
@@ -10,12 +13,14 @@
 //! the slack; until then, messages are appended and nothing else changes, so that a model's
 //! prompt cache stays valid.
 
-use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::budget_split::BudgetSplit;
+use super::refinement::{CutEntry, Refinement, StepKind};
+use super::runs::MessageRuns;
 use super::{
-    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason, Term,
+    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
+    WeightedTerm,
 };
 
 /// The distance from the end of the history, in tokens, up to which the gain hardly falls.
@@ -26,75 +31,6 @@ const AGE: f64 = 0.1;
 const AGAIN: f64 = 0.5;
 /// The children of a node may cost this many times as much as the node when they replace it.
 const EXPANSION: u32 = 2;
-
-/// A piece that is, was or may become part of the cut.
-struct CutEntry {
-    piece: Piece,
-    /// The index into the piece's costs; `None` while it is not in the cut.
-    detail: Option<usize>,
-    reason: PackReason,
-    /// Tokens of the messages after the piece.
-    distance: u64,
-    /// Whether its children replaced it.
-    is_expanded: bool,
-}
-
-impl CutEntry {
-    fn cost(&self) -> u32 {
-        self.detail.map_or(0, |detail| self.piece.costs[detail].1)
-    }
-
-    /// The index of the finest detail level of the text; lists come after it.
-    fn text_level(&self) -> usize {
-        let is_text = |(detail, _): &(DetailLevel, u32)| *detail <= DetailLevel::Text;
-        self.piece.costs.iter().rposition(is_text).unwrap_or(0)
-    }
-
-    /// The next step that refines the entry.
-    fn next_step(&self) -> Option<StepKind> {
-        let next = self.detail.map_or(0, |detail| detail + 1);
-        if next <= self.text_level() {
-            return Some(StepKind::Detail(next));
-        }
-        self.piece.min_expanded_cost.map(|_| StepKind::Expansion)
-    }
-}
-
-/// A step that refines the cut at one entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StepKind {
-    /// To a finer detail level.
-    Detail(usize),
-    /// To its children.
-    Expansion,
-}
-
-#[derive(Clone, Copy)]
-struct Refinement {
-    gain: f64,
-    slot: usize,
-    kind: StepKind,
-    /// The round in which the gain was computed; `None` if it is an estimate.
-    round: Option<usize>,
-}
-
-impl PartialEq for Refinement {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Refinement {}
-impl PartialOrd for Refinement {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Refinement {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Ties go to the entry that came first, so that the order is total.
-        self.gain.total_cmp(&other.gain).then(other.slot.cmp(&self.slot))
-    }
-}
 
 /// The cut, its omissions and its cost.
 pub(super) struct Cut {
@@ -114,14 +50,17 @@ pub(super) fn cut<S: PieceSource>(
         source.merge_tail();
         (fresh, fresh_cost) = (Vec::new(), 0);
     }
+    let mut runs = MessageRuns::new(source.cost_of_run());
+    runs.add(&fresh);
     let mut cutter = Cutter {
+        runs,
         slots: Vec::new(),
         steps: BinaryHeap::new(),
         known: HashMap::new(),
         occurrences: HashMap::new(),
         parts: 0,
         round: 0,
-        used: 0,
+        entries_cost: 0,
         target: allotment.target.saturating_sub(allotment.slack),
         most: allotment.most.saturating_sub(allotment.slack),
         recent: allotment.recent,
@@ -129,12 +68,13 @@ pub(super) fn cut<S: PieceSource>(
     };
     cutter.cover(source.roots()?);
     cutter.refine(source)?;
-    let (mut items, left_out) = cutter.finish();
+    let (mut items, left_out, runs) = cutter.finish();
     let whole = |piece: &Piece| {
         let cost = piece.costs.last().copied().unwrap_or((DetailLevel::Text, 0));
         PackedItem::of(piece, cost, PackReason::Recent)
     };
     items.extend(fresh.iter().map(whole));
+    runs.mark(&mut items);
     let cost = items.iter().map(|item| item.cost).sum();
     debug_assert!(cost >= fresh_cost);
     Ok(Cut { items, left_out, cost })
@@ -146,6 +86,7 @@ fn whole_cost(piece: &Piece) -> u32 {
 
 struct Cutter {
     slots: Vec<CutEntry>,
+    runs: MessageRuns,
     steps: BinaryHeap<Refinement>,
     /// How often the cut has each term.
     known: HashMap<u64, i32>,
@@ -154,7 +95,8 @@ struct Cutter {
     /// The number of those parts.
     parts: u32,
     round: usize,
-    used: u32,
+    /// The cost of the entries without the headers of runs.
+    entries_cost: u32,
     target: u32,
     most: u32,
     recent: u32,
@@ -172,7 +114,7 @@ impl Cutter {
             let weight = u64::from(piece.weight);
             let reason = match piece.key {
                 PieceKey::Heading | PieceKey::Node(..) => PackReason::Cover,
-                PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarised,
+                PieceKey::Turn(_) | PieceKey::Message(_) => PackReason::Unsummarized,
             };
             self.add(piece, reason, distance);
             distance += weight;
@@ -188,7 +130,7 @@ impl Cutter {
         for slot in 0..self.slots.len() {
             let Piece { is_required, costs, .. } = &self.slots[slot].piece;
             let first = costs.first().map(|(_, cost)| *cost).filter(|_| *is_required);
-            if first.is_some_and(|cost| self.used + cost <= self.most) {
+            if first.is_some_and(|cost| self.used() + cost <= self.most) {
                 self.place(slot, 0);
             }
         }
@@ -196,7 +138,8 @@ impl Cutter {
         let tail = self.slots.iter().take_while(|slot| is_message(slot)).count();
         for slot in 0..tail {
             let whole = whole_cost(&self.slots[slot].piece);
-            let fits = self.used + whole <= self.recent || slot == 0 && whole <= self.target / 2;
+            let used = self.used_with(slot, whole);
+            let fits = used <= self.recent || slot == 0 && whole <= self.target / 2;
             if !fits {
                 break;
             }
@@ -208,7 +151,7 @@ impl Cutter {
             if self.has_headings || is_message(&self.slots[slot]) {
                 continue;
             }
-            if first.is_none_or(|cost| self.used + cost > self.most) {
+            if first.is_none_or(|cost| self.used() + cost > self.most) {
                 break;
             }
             self.place(slot, 0);
@@ -230,7 +173,7 @@ impl Cutter {
     }
 
     /// The value of a term that the cut has a number of times already.
-    fn value_of(&self, (term, weight): &Term, times: i32) -> f64 {
+    fn value_of(&self, (term, weight): &WeightedTerm, times: i32) -> f64 {
         let occurrences = self.occurrences.get(term).copied().unwrap_or(1);
         let rarity = (1.0 + f64::from(self.parts) / f64::from(occurrences)).ln();
         f64::from(*weight) * rarity * AGAIN.powi(times.max(0))
@@ -246,9 +189,9 @@ impl Cutter {
         let it = &mut self.slots[slot];
         let level = |detail: Option<usize>| detail.map_or(0, |detail| detail + 1);
         let (before, after) = (level(it.detail), level(detail));
-        self.used -= it.cost();
+        self.entries_cost -= it.cost();
         it.detail = detail;
-        self.used += it.cost();
+        self.entries_cost += it.cost();
         let (changed, by) = if after > before { (before..after, 1) } else { (after..before, -1) };
         for level in changed {
             for (term, _) in it.piece.information.added(level) {
@@ -258,8 +201,27 @@ impl Cutter {
     }
 
     fn place(&mut self, slot: usize, detail: usize) {
+        let it = &self.slots[slot];
+        if it.detail.is_none() {
+            self.runs.add(std::slice::from_ref(&it.piece));
+        }
         self.set(slot, Some(detail));
         self.round += 1;
+    }
+
+    /// The cost of the cut.
+    fn used(&self) -> u32 {
+        self.entries_cost + self.runs.cost()
+    }
+
+    /// The cost of the cut if an entry had this cost.
+    fn used_with(&self, slot: usize, cost: u32) -> u32 {
+        let it = &self.slots[slot];
+        let headers = match it.detail {
+            Some(_) => self.runs.cost(),
+            None => self.runs.cost_with(std::slice::from_ref(&it.piece)),
+        };
+        self.entries_cost - it.cost() + cost + headers
     }
 
     /// Queues the next refinement of an entry.
@@ -298,8 +260,8 @@ impl Cutter {
             .sum()
     }
 
-    /// The gain per token of a step that adds a value to an entry and leaves it at a cost. Parts of
-    /// the history that are long for the tokens they have gain more, old parts less.
+    /// Gain per token of a step to `cost`. Sparse parts of the history get a bonus, old parts a
+    /// discount.
     fn gain_per_token(&self, slot: usize, value: f64, cost: u32) -> f64 {
         let it = &self.slots[slot];
         let tokens = f64::from(cost.saturating_sub(it.cost()).max(1));
@@ -345,7 +307,7 @@ impl Cutter {
 
     fn refine_detail(&mut self, step: Refinement, next: usize) {
         let it = &self.slots[step.slot];
-        let fits = self.used - it.cost() + it.piece.costs[next].1 <= self.target;
+        let fits = self.used_with(step.slot, it.piece.costs[next].1) <= self.target;
         if !fits || self.is_overtaken(&step, self.gain(step.slot, next)) {
             return;
         }
@@ -361,11 +323,13 @@ impl Cutter {
     ) -> Result<(), S::Error> {
         let it = &self.slots[step.slot];
         let cost = it.cost();
-        let room = self.target.saturating_sub(self.used - cost);
+        let room = self.target.saturating_sub(self.used() - cost);
         if it.piece.min_expanded_cost.is_none_or(|least| least > room) {
             return Ok(());
         }
         let below = source.below(&it.piece)?;
+        let headers = self.runs.cost_with(&below);
+        let room = self.target.saturating_sub(self.entries_cost - cost + headers);
         let details = entering_details(&below, room.min(cost.saturating_mul(EXPANSION)));
         let added: u32 =
             below.iter().zip(&details).map(|(piece, detail)| piece.costs[*detail].1).sum();
@@ -431,13 +395,13 @@ impl Cutter {
                 continue;
             };
             let Some((_, cost)) = it.piece.costs.get(detail + 1) else { continue };
-            if self.used - it.cost() + cost <= self.target {
+            if self.used_with(slot, *cost) <= self.target {
                 self.place(slot, detail + 1);
             }
         }
     }
 
-    fn finish(self) -> (Vec<PackedItem>, Vec<Omission>) {
+    fn finish(self) -> (Vec<PackedItem>, Vec<Omission>, MessageRuns) {
         let (mut items, mut left_out) = (Vec::new(), Vec::new());
         for slot in &self.slots {
             let (from, until) = slot.piece.span();
@@ -455,7 +419,7 @@ impl Cutter {
             items.push(PackedItem::of(&slot.piece, cost, slot.reason));
         }
         items.sort_by_key(|item| (item.from, item.until));
-        (items, left_out)
+        (items, left_out, self.runs)
     }
 }
 

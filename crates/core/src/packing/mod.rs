@@ -10,8 +10,10 @@ mod budget_split;
 mod cut;
 mod profile;
 mod recall;
+mod refinement;
+mod runs;
 mod sections;
-mod strands;
+mod thread_spans;
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -26,7 +28,7 @@ pub use budget_split::{BudgetSplit, stable_prefix_end};
 pub use profile::{BlockStyle, Profile, Section, SectionSource};
 pub use recall::RecallCandidate;
 pub use sections::pack;
-pub use strands::Strand;
+pub use thread_spans::ThreadSpan;
 
 /// The identity of a piece within its conversation: a node, a turn, a message or a slice of a
 /// message.
@@ -109,13 +111,13 @@ impl std::ops::Deref for Costs {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Information {
     /// The terms of all levels, level by level.
-    terms: Box<[Term]>,
+    terms: Box<[WeightedTerm]>,
     /// The end of each level among the terms.
     ends: Box<[usize]>,
 }
 
 /// A term: the hash of its stem, and its weight.
-type Term = (u64, f32);
+type WeightedTerm = (u64, f32);
 
 impl Information {
     /// The information in the texts that the detail levels add, coarsest first. Each text has a
@@ -123,7 +125,7 @@ impl Information {
     pub fn of<'t>(added: impl IntoIterator<Item = Vec<(&'t str, f32)>>) -> Self {
         let (mut terms, mut ends) = (Vec::new(), Vec::new());
         for texts in added {
-            let mut level: Vec<Term> = Vec::new();
+            let mut level: Vec<WeightedTerm> = Vec::new();
             for (text, worth) in texts {
                 let weighted = weighted_terms(text);
                 level.extend(weighted.map(|(stem, weight)| (hash(&stem), weight * worth)));
@@ -137,7 +139,7 @@ impl Information {
     }
 
     /// The terms that a detail level adds, by its index among the costs.
-    fn added(&self, level: usize) -> &[Term] {
+    fn added(&self, level: usize) -> &[WeightedTerm] {
         let end = |level: usize| self.ends.get(level).copied();
         let start = level.checked_sub(1).and_then(end).unwrap_or(0);
         end(level).map_or(&[], |end| &self.terms[start..end])
@@ -170,7 +172,7 @@ pub struct Piece {
     /// The minimum cost of the pieces that replace it when it is expanded; `None` for messages,
     /// which cannot be expanded.
     pub min_expanded_cost: Option<u32>,
-    /// Whether the coarsest cover of several conversations has it, beside the headings.
+    /// Whether the coarsest cover must contain it. Only over several conversations.
     pub is_required: bool,
 }
 
@@ -222,15 +224,15 @@ pub trait PieceSource {
     /// The latest messages in time order, at least this many if they exist.
     fn latest(&mut self, messages: usize) -> Result<Vec<Piece>, Self::Error>;
 
-    /// The latest turns in time order, at least this many if they exist, in a labelled style.
+    /// The latest turns in time order, at least this many if they exist, in a labeled style.
     fn latest_turns(&mut self, turns: usize) -> Result<Vec<Piece>, Self::Error>;
 
     /// The stretches of each thread that a piece with this key and range covers.
-    fn strands(
+    fn thread_spans(
         &mut self,
         key: PieceKey,
         range: (TextPosition, TextPosition),
-    ) -> Result<Vec<Strand>, Self::Error>;
+    ) -> Result<Vec<ThreadSpan>, Self::Error>;
 
     /// A piece with the costs that it has in a style.
     fn styled(&mut self, piece: Piece, style: BlockStyle) -> Piece;
@@ -242,7 +244,7 @@ pub trait PieceSource {
     fn level(&mut self, level: Level, nodes: usize) -> Result<Vec<Piece>, Self::Error>;
 
     /// The matches for the question, best first; empty if there is no question. They are
-    /// messages with their neighbors, or turns in a labelled style, and nodes.
+    /// messages with their neighbors, or turns in a labeled style, and nodes.
     fn hits(&mut self, style: BlockStyle) -> Result<Vec<RecallCandidate>, Self::Error>;
 
     /// The cost of a hit at a detail level it supports, with this header.
@@ -265,7 +267,8 @@ pub enum PackReason {
     /// It is among the latest messages.
     Recent,
     /// No node covers it yet.
-    Unsummarised,
+    #[serde(alias = "unsummarised")]
+    Unsummarized,
     /// It is part of the coarsest complete cover.
     Cover,
     /// It replaces a node that covers it, because there was room for more detail.
@@ -273,7 +276,8 @@ pub enum PackReason {
     /// It matches the question.
     Hit,
     /// It is adjacent to a match.
-    Neighbour,
+    #[serde(alias = "neighbour")]
+    Neighbor,
     /// The profile requests its level.
     Level,
     /// It is the part of a node that no other section covers.
@@ -287,11 +291,11 @@ impl PackReason {
         match self {
             Self::Pinned => "pinned",
             Self::Recent => "recent",
-            Self::Unsummarised => "unsummarised",
+            Self::Unsummarized => "unsummarized",
             Self::Cover => "cover",
             Self::Refined => "refined",
             Self::Hit => "hit",
-            Self::Neighbour => "neighbour",
+            Self::Neighbor => "neighbor",
             Self::Level => "level",
             Self::Trimmed => "trimmed",
         }
@@ -339,12 +343,15 @@ pub struct PackedItem {
     pub score: f32,
     /// The cost in tokens.
     pub cost: u32,
+    /// Whether it is a message whose predecessor is not shown directly before it. Its header states
+    /// its number and time.
+    pub begins_run: bool,
 }
 
 impl PackedItem {
     fn of(piece: &Piece, (detail_level, cost): (DetailLevel, u32), reason: PackReason) -> Self {
         let Piece { key, from, until, .. } = *piece;
-        Self { key, from, until, detail_level, reason, score: 0.0, cost }
+        Self { key, from, until, detail_level, reason, score: 0.0, cost, begins_run: false }
     }
 
     /// The index of the first message it touches, and one past the last.
@@ -369,7 +376,7 @@ pub struct Omission {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContextPlan {
     /// The items of each section of the profile, in profile order. Each section is in time
-    /// order; matches in a labelled style are best first.
+    /// order; matches in a labeled style are best first.
     pub sections: Vec<Vec<PackedItem>>,
     /// Missing or truncated content, in time order.
     pub left_out: Vec<Omission>,

@@ -70,11 +70,13 @@ pub struct Section {
 pub enum BlockStyle {
     /// Messages by position and speaker, nodes by the messages that they cover.
     #[default]
-    Record,
+    #[serde(alias = "record")]
+    Plain,
     /// Turns with the labels `User`, `Assistant` and `Tools`, nodes by level, with their lists;
     /// matches with their relevance.
-    Labelled,
-    /// Like `Labelled`, but nodes are introduced as the summary of the previous conversation.
+    #[serde(alias = "labelled")]
+    Labeled,
+    /// Like `Labeled`, but nodes are introduced as the summary of the previous conversation.
     Previous,
 }
 
@@ -97,7 +99,8 @@ pub enum SectionSource {
     /// Messages and nodes of any level that match the question.
     Search,
     /// The messages that no node covers yet.
-    Unsummarised,
+    #[serde(alias = "unsummarised")]
+    Unsummarized,
 }
 
 impl SectionSource {
@@ -109,7 +112,7 @@ impl SectionSource {
         ("level", Self::Level),
         ("nodes", Self::Nodes),
         ("search", Self::Search),
-        ("unsummarised", Self::Unsummarised),
+        ("unsummarized", Self::Unsummarized),
     ];
 
     /// The name used in every interface.
@@ -146,7 +149,7 @@ impl Section {
             when_left: None,
             unless_left: None,
             rank: None,
-            style: BlockStyle::Record,
+            style: BlockStyle::Plain,
         }
     }
 
@@ -158,8 +161,8 @@ impl Section {
         Self { level: Some(level), ..Self::new(SectionSource::Level) }
     }
 
-    fn labelled(take: SectionSource) -> Self {
-        Self { style: BlockStyle::Labelled, ..Self::new(take) }
+    fn labeled(take: SectionSource) -> Self {
+        Self { style: BlockStyle::Labeled, ..Self::new(take) }
     }
 
     /// The order in which the section claims tokens.
@@ -225,7 +228,7 @@ impl Profile {
                     "section {number} takes {take}; `quotas` are for take = \"search\""
                 ));
             }
-            if section.style != BlockStyle::Record && section.messages.is_some() {
+            if section.style != BlockStyle::Plain && section.messages.is_some() {
                 return refuse(format!(
                     "section {number} shows whole turns; limit them by `turns`, not `messages`"
                 ));
@@ -272,20 +275,20 @@ fn cut(recent: u32) -> Vec<Section> {
 const RECENT: Option<f32> = Some(0.5);
 
 fn enriched() -> Vec<Section> {
-    let labelled = Section::labelled;
-    let level_1 = Section { level: Some(1), ..labelled(SectionSource::Level) };
+    let labeled = Section::labeled;
+    let level_1 = Section { level: Some(1), ..labeled(SectionSource::Level) };
     vec![
         Section {
             turns: Some(3),
             chars: Some(5000),
             share: RECENT,
-            ..labelled(SectionSource::Recent)
+            ..labeled(SectionSource::Recent)
         }
         .titled("Recent Conversation (Raw)"),
         // The shares leave room for the sections that follow.
-        Section { limit: Some(5), share: Some(0.4), ..labelled(SectionSource::Recall) }
+        Section { limit: Some(5), share: Some(0.4), ..labeled(SectionSource::Recall) }
             .titled("Relevant Past Context (Semantic Search - Turns)"),
-        Section { limit: Some(5), share: Some(0.5), ..labelled(SectionSource::Nodes) }
+        Section { limit: Some(5), share: Some(0.5), ..labeled(SectionSource::Nodes) }
             .titled("Relevant Past Context (Semantic Search - Summaries)"),
         Section { limit: Some(10), uncovered: true, overlap: true, ..level_1 }
             .titled("Recent Level 1 Summaries (Not Yet Summarized to Level 2)"),
@@ -310,7 +313,7 @@ fn tiered(recent: u32) -> Vec<Section> {
 fn frontier() -> Vec<Section> {
     vec![
         Section { style: BlockStyle::Previous, ..Section::new(SectionSource::Frontier) },
-        Section { turns: Some(3), share: RECENT, ..Section::labelled(SectionSource::Recent) }
+        Section { turns: Some(3), share: RECENT, ..Section::labeled(SectionSource::Recent) }
             .titled("Latest turns"),
     ]
 }
@@ -318,7 +321,7 @@ fn frontier() -> Vec<Section> {
 fn semantic() -> Vec<Section> {
     let quotas = vec![10, 5, 3, 1];
     vec![
-        Section { quotas, ..Section::labelled(SectionSource::Search) }
+        Section { quotas, ..Section::labeled(SectionSource::Search) }
             .titled("Relevant Past Context (Semantic Search)"),
     ]
 }
@@ -327,7 +330,7 @@ fn code_review() -> Vec<Section> {
     vec![
         Section { details: true, rank: Some(2), ..Section::at(1) }
             .titled("Earlier conversation in detail"),
-        Section::new(SectionSource::Unsummarised).titled("Not summarised yet"),
+        Section::new(SectionSource::Unsummarized).titled("Not summarized yet"),
         Section { messages: Some(10), share: RECENT, ..Section::new(SectionSource::Recent) }
             .titled("Latest messages"),
     ]
@@ -376,8 +379,8 @@ mod tests {
         check(vec![Section { share: Some(1.5), ..Section::new(SectionSource::Recall) }], "share");
         check(vec![Section { turns: Some(1), ..Section::new(SectionSource::Cut) }], "turns");
         check(vec![Section { quotas: vec![1], ..Section::new(SectionSource::Nodes) }], "quotas");
-        let labelled = Section::labelled(SectionSource::Recent);
-        check(vec![Section { messages: Some(1), ..labelled }], "turns");
+        let labeled = Section::labeled(SectionSource::Recent);
+        check(vec![Section { messages: Some(1), ..labeled }], "turns");
         check(
             vec![Section::new(SectionSource::Cut), Section::new(SectionSource::Cut)],
             "more than once",

@@ -42,7 +42,7 @@ impl HitLimits<'_> {
 /// The size in tokens up to which rendering a hit whole is not penalized.
 const WHOLE: f64 = 400.0;
 /// The value of a neighbor relative to its hit.
-const NEIGHBOUR: f64 = 0.05;
+const NEIGHBOR: f64 = 0.05;
 
 /// The recalled items, the number of hits that did not fit, and the cost.
 pub(super) struct RecallResult {
@@ -62,7 +62,7 @@ pub(super) fn recall<S: PieceSource>(
     let mut steps = Vec::new();
     for (place, candidate) in candidates.iter().enumerate() {
         let near = 1.0 / (1.0 + f64::from(candidate.rank));
-        let worth = if candidate.reason == PackReason::Hit { 1.0 } else { NEIGHBOUR };
+        let worth = if candidate.reason == PackReason::Hit { 1.0 } else { NEIGHBOR };
         for (number, (detail, guess)) in candidate.piece.costs.iter().enumerate() {
             let share = if number == 0 { 1.0 } else { (WHOLE / f64::from(*guess)).min(1.0) };
             let gain = near * worth * share;
@@ -129,11 +129,9 @@ struct RecallSet<'a> {
 impl RecallSet<'_> {
     fn put(&mut self, place: usize, detail: DetailLevel, cost: u32) {
         let candidate = &self.candidates[place];
-        let Piece { key, from, until, .. } = candidate.piece;
-        let (reason, score) = (candidate.reason, candidate.score);
-        self.by_idx.insert(from.idx.0, place);
-        self.items[place] =
-            Some(PackedItem { key, from, until, detail_level: detail, reason, score, cost });
+        let item = PackedItem::of(&candidate.piece, (detail, cost), candidate.reason);
+        self.by_idx.insert(item.from.idx.0, place);
+        self.items[place] = Some(PackedItem { score: candidate.score, ..item });
     }
 
     /// Whether the message before or after a candidate is a hit that is taken.

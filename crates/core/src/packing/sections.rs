@@ -3,7 +3,7 @@
 use super::budget_split::BudgetSplit;
 use super::cut::cut;
 use super::recall::{HitLimits, RecallCandidate, recall};
-use super::strands::{Overlap, StrandSet};
+use super::thread_spans::{Overlap, ThreadSpanSet};
 use super::{
     BlockStyle, ContextPlan, DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey,
     PieceSource, Profile, Section, SectionSource, SkipReason,
@@ -26,9 +26,9 @@ pub fn pack<S: PieceSource>(
     let mut packer = Packer {
         source,
         left: budget,
-        covered: StrandSet::default(),
-        verbatim: StrandSet::default(),
-        mentioned: StrandSet::default(),
+        covered: ThreadSpanSet::default(),
+        verbatim: ThreadSpanSet::default(),
+        mentioned: ThreadSpanSet::default(),
         nodes: Vec::new(),
         left_out: Vec::new(),
         hits_left_out: 0,
@@ -73,11 +73,11 @@ struct Packer<'s, S> {
     source: &'s mut S,
     left: u32,
     /// The history that later sections do not cover again.
-    covered: StrandSet,
+    covered: ThreadSpanSet,
     /// The history that appears verbatim.
-    verbatim: StrandSet,
+    verbatim: ThreadSpanSet,
     /// The history that any section covers or quotes.
-    mentioned: StrandSet,
+    mentioned: ThreadSpanSet,
     /// The nodes of all sections.
     nodes: Vec<PieceKey>,
     left_out: Vec<Omission>,
@@ -102,7 +102,7 @@ impl<S: PieceSource> Packer<'_, S> {
             SectionSource::Recall | SectionSource::Nodes | SectionSource::Search => {
                 return self.hits(section, room);
             }
-            SectionSource::Recent if section.style == BlockStyle::Record => {
+            SectionSource::Recent if section.style == BlockStyle::Plain => {
                 self.recent(section, room)?
             }
             SectionSource::Recent => self.recent_turns(section, room)?,
@@ -114,10 +114,10 @@ impl<S: PieceSource> Packer<'_, S> {
                 let pieces = self.history()?;
                 self.uncovered(pieces, section, room, PackReason::Cover)?
             }
-            SectionSource::Unsummarised => {
+            SectionSource::Unsummarized => {
                 let mut pieces = self.history()?;
                 pieces.retain(|piece| piece.key.level() == 0);
-                self.uncovered(pieces, section, room, PackReason::Unsummarised)?
+                self.uncovered(pieces, section, room, PackReason::Unsummarized)?
             }
         };
         self.left -= items.iter().map(|item| item.cost).sum::<u32>();
@@ -128,14 +128,14 @@ impl<S: PieceSource> Packer<'_, S> {
     /// not keep a summary of the same messages out.
     fn record(&mut self, section: &Section, items: &[PackedItem]) -> Result<(), S::Error> {
         for item in items {
-            let strands = self.source.strands(item.key, (item.from, item.until))?;
-            self.mentioned.extend(&strands);
+            let thread_spans = self.source.thread_spans(item.key, (item.from, item.until))?;
+            self.mentioned.extend(&thread_spans);
             if !section.take.is_volatile() && !section.overlap {
-                self.covered.extend(&strands);
+                self.covered.extend(&thread_spans);
             }
             match item.key {
                 PieceKey::Node(..) => self.nodes.push(item.key),
-                _ if item.detail_level >= DetailLevel::Text => self.verbatim.extend(&strands),
+                _ if item.detail_level >= DetailLevel::Text => self.verbatim.extend(&thread_spans),
                 _ => {}
             }
         }
@@ -175,28 +175,26 @@ impl<S: PieceSource> Packer<'_, S> {
 
     /// Whether a node has something that the context lacks.
     fn is_fresh(&mut self, node: &Piece, section: &Section) -> Result<bool, S::Error> {
-        let strands = self.source.strands(node.key, (node.from, node.until))?;
+        let thread_spans = self.source.thread_spans(node.key, (node.from, node.until))?;
         Ok(match section.overlap {
             true => {
-                self.verbatim.overlap(&strands) != Overlap::All && !self.nodes.contains(&node.key)
+                self.verbatim.overlap(&thread_spans) != Overlap::All
+                    && !self.nodes.contains(&node.key)
             }
-            false => self.covered.overlap(&strands) != Overlap::All,
+            false => self.covered.overlap(&thread_spans) != Overlap::All,
         })
     }
 
     fn cut(&mut self, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, S::Error> {
-        // Reserve room for the note about omissions and for the header of the first message.
-        let (head, note) = (self.source.cost_of_run(), self.source.cost_of_note());
-        let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
+        // Reserve room for the note about omissions.
+        let note = self.source.cost_of_note();
+        let Some(room) = self.left.checked_sub(note) else { return Ok(Vec::new()) };
         let within = |size: u32| size.min(room);
         let (target, most) = (within(allotment.target), within(allotment.most));
         // With less room than planned, the latest messages and the slack shrink too.
         let (recent, slack) = (allotment.recent.min(target / 2), allotment.slack.min(target / 2));
         let mut cut = cut(self.source, &BudgetSplit { target, most, recent, slack })?;
         self.left -= cut.cost;
-        if cut.items.first().is_some_and(|item| matches!(item.key, PieceKey::Message(_))) {
-            self.left -= head;
-        }
         if cut.left_out.iter().any(|it| it.why == SkipReason::NoRoom) {
             self.left -= note;
         }
@@ -243,6 +241,7 @@ impl<S: PieceSource> Packer<'_, S> {
         // The first message pays for the header of the run.
         if let Some(first) = items.first_mut() {
             first.cost += self.source.cost_of_run();
+            first.begins_run = true;
         }
         Ok(items)
     }
@@ -336,11 +335,11 @@ impl<S: PieceSource> Packer<'_, S> {
         Ok(items)
     }
 
-    /// The cost of the header of a section's first message. Labelled blocks have their own.
+    /// The cost of the header of a section's first message. Labeled blocks have their own.
     fn cost_of_head(&self, section: &Section) -> u32 {
         match section.style {
-            BlockStyle::Record => self.source.cost_of_run(),
-            BlockStyle::Labelled | BlockStyle::Previous => 0,
+            BlockStyle::Plain => self.source.cost_of_run(),
+            BlockStyle::Labeled | BlockStyle::Previous => 0,
         }
     }
 
@@ -369,8 +368,8 @@ impl<S: PieceSource> Packer<'_, S> {
         let all = section.limit.map_or(usize::MAX, |limit| limit as usize);
         let limits = HitLimits { all, quotas: &section.quotas };
         let mut recalled = recall(self.source, &hits, &limits, room);
-        // Labelled blocks show their relevance, so the best comes first.
-        if section.style != BlockStyle::Record {
+        // Labeled blocks show their relevance, so the best comes first.
+        if section.style != BlockStyle::Plain {
             recalled.items.sort_by(|one, other| other.score.total_cmp(&one.score));
         }
         self.hits_left_out += recalled.left_out;
@@ -381,15 +380,15 @@ impl<S: PieceSource> Packer<'_, S> {
     /// Whether the context already contains the hit.
     fn is_redundant(&mut self, hit: &RecallCandidate) -> Result<bool, S::Error> {
         let Piece { key, from, until, .. } = hit.piece;
-        let strands = self.source.strands(key, (from, until))?;
+        let thread_spans = self.source.thread_spans(key, (from, until))?;
         Ok(match key {
             // A node repeats covered content, so it is redundant once all its messages are
             // covered.
             PieceKey::Node(..) => {
-                self.nodes.contains(&key) || self.covered.overlap(&strands) == Overlap::All
+                self.nodes.contains(&key) || self.covered.overlap(&thread_spans) == Overlap::All
             }
             PieceKey::Heading | PieceKey::Turn(_) | PieceKey::Message(_) => {
-                self.verbatim.overlap(&strands) == Overlap::All
+                self.verbatim.overlap(&thread_spans) == Overlap::All
             }
         })
     }
@@ -415,13 +414,13 @@ fn finest(piece: &Piece, section: &Section, room: u32) -> Option<(DetailLevel, u
 /// below it.
 fn trim<S: PieceSource>(
     source: &mut S,
-    covered: &StrandSet,
+    covered: &ThreadSpanSet,
     piece: Piece,
     reason: PackReason,
     parts: &mut Vec<(Piece, PackReason)>,
 ) -> Result<(), S::Error> {
-    let strands = source.strands(piece.key, (piece.from, piece.until))?;
-    match covered.overlap(&strands) {
+    let thread_spans = source.thread_spans(piece.key, (piece.from, piece.until))?;
+    match covered.overlap(&thread_spans) {
         Overlap::All => {}
         Overlap::Part if piece.key.level() > 0 => {
             for part in source.below(&piece)? {

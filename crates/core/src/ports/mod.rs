@@ -353,7 +353,7 @@ pub trait Maintenance: Send + Sync {
     /// The number of forgets whose bytes may still be in the store's files.
     fn pending_scrubs(&self) -> StoreResult<u32>;
 
-    /// The copies of the store in its folder, which [`Maintenance::scrub`] deletes.
+    /// The copies of the store in its folder and below it, which [`Maintenance::scrub`] deletes.
     fn copies(&self) -> Vec<PathBuf>;
 
     /// Erases the bytes of deleted and overwritten content from the store's files, and deletes

@@ -92,7 +92,7 @@ pub struct NodeFilter {
     pub parent: Option<Option<u32>>,
     /// Only the node with this id.
     pub id: Option<NodeId>,
-    /// Only dirty nodes, which have to be rewritten.
+    /// Only dirty nodes, which have to be regenerated.
     pub dirty: bool,
     /// Only nodes that cover the message at this position.
     pub around: Option<MessageIdx>,
@@ -112,7 +112,7 @@ pub struct NodeVersion {
     pub parent: Option<u32>,
     /// Whether a higher node covers it: that group's node exists, or the top does.
     pub superseded: bool,
-    /// Whether the node has to be rewritten.
+    /// Whether the node has to be regenerated.
     pub dirty: bool,
 }
 

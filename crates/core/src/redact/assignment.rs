@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::judgement::{
+use super::plausibility::{
     is_encoded_login, is_password, is_placeholder, is_random, is_spoken_password,
 };
 use super::{Find, Secret, headers};
@@ -41,9 +41,9 @@ const SECRETS: [&str; 29] = [
     "xamzsignature",
     "xgoogsignature",
 ];
-/// Name parts of lists of words that restore a key.
+/// Name parts of seed phrases (BIP 39).
 const PHRASES: [&str; 3] = ["mnemonic", "seedphrase", "recoveryphrase"];
-/// Names with such a part point to a secret or describe it, and their value is none.
+/// Name parts that refer to a secret or describe it; the value is not secret itself.
 const HARMLESS: [&str; 12] = [
     "tokenizer",
     "tokentype",
@@ -62,7 +62,7 @@ const HARMLESS_ENDINGS: [&str; 14] = [
     "url", "uri", "endpoint", "name", "path", "file", "type", "arn", "limit", "ttl", "length",
     "version", "expiry", "hash",
 ];
-/// The most bytes of a name or value that decide what it is. They keep the scan linear.
+/// Maximum number of bytes examined of a name or a value, so that the scan stays linear.
 const MAX_BYTES: usize = 256;
 
 /// How likely a name's value is a secret.
@@ -165,7 +165,7 @@ fn normalized(name: &str) -> String {
 
 /// A value after a name.
 pub(super) struct Value {
-    /// The bytes that decide.
+    /// The examined bytes.
     span: Range<usize>,
     quote: Option<char>,
     is_quoted: bool,
@@ -237,7 +237,7 @@ pub(super) fn bounded(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_BYTES)]
 }
 
-/// A password that follows its name without a sign: in a sentence, in SQL or in a netrc file.
+/// A password that follows its name without `=` or `:`: in a sentence, in SQL or in a netrc file.
 fn spoken(text: &str, name: Range<usize>) -> Option<Find> {
     let word = &text[name.clone()];
     let is = |this: &str| word.eq_ignore_ascii_case(this);
@@ -271,7 +271,7 @@ fn ends_with_word(text: &str, word: &str) -> bool {
         && trimmed.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(word))
 }
 
-/// Twelve or more short words: the phrase that restores a key.
+/// Twelve or more short words: a seed phrase.
 fn phrase(text: &str, start: usize) -> Option<Find> {
     let mut end = start;
     let mut count = 0;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::assignment::bounded;
-use super::judgement::is_placeholder;
+use super::plausibility::is_placeholder;
 use super::{Find, Secret};
 
 /// The form of a flag's value.
@@ -47,7 +47,7 @@ pub(super) fn passwords(text: &str) -> Vec<Find> {
     for piece in text.split_inclusive(char::is_whitespace) {
         let word = piece.trim_end();
         let bare = word.trim_matches(['"', '\'', '`', '\\', '(']);
-        // Spaces, and the mark that continues a line, come between a flag and its value.
+        // Spaces and line continuations may stand between a flag and its value.
         let is_gap = word.is_empty() || word == "\\";
         if let Some(form) = flag.take_if(|_| !is_gap) {
             findings.extend(password(text, at, form));

@@ -177,7 +177,7 @@ pub(super) const KEY_FORMATS: &[KeyFormat] = &[
     least("EZTK", 54, PLAIN),
     least("shippo_live_", 40, HEX),
     least("shippo_test_", 40, HEX),
-    // Messages
+    // Messaging
     least("xoxb-", 10, URL), // Slack
     least("xoxp-", 10, URL),
     least("xoxa-", 10, URL),
@@ -217,7 +217,7 @@ pub(super) const KEY_FORMATS: &[KeyFormat] = &[
     least("phx_", 40, PLAIN),     // PostHog
     exact("sdk-", 36, UUID),      // LaunchDarkly
     exact("api-", 36, UUID),
-    // Work and content
+    // Productivity
     least("lin_api_", 30, PLAIN), // Linear
     least("lin_oauth_", 30, PLAIN),
     least("ntn_", 40, PLAIN), // Notion
@@ -237,7 +237,7 @@ pub(super) const KEY_FORMATS: &[KeyFormat] = &[
     least("pnu_", 36, PLAIN),    // Prefect
     least("duffel_live_", 40, URL),
     least("duffel_test_", 40, URL),
-    // Keys of their own
+    // Other
     least("AGE-SECRET-KEY-1", 40, CAPITALS),
     least("xprv", 100, PLAIN),
     exact("A3-", 36, Alphabet::Letters("-")), // 1Password

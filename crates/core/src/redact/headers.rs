@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::assignment::bounded;
-use super::judgement::{is_encoded_login, is_placeholder};
+use super::plausibility::{is_encoded_login, is_placeholder};
 use super::vendor::looks_random;
 use super::{Find, Secret};
 

@@ -9,7 +9,7 @@ mod assignment;
 mod commands;
 mod formats;
 mod headers;
-mod judgement;
+mod plausibility;
 mod private_keys;
 mod urls;
 mod vendor;

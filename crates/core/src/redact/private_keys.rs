@@ -4,7 +4,7 @@ use super::{Find, Secret};
 
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
-/// The most bytes from a label to the end of its dashes.
+/// Maximum number of bytes from a label to the end of its dashes.
 const MAX_LABEL: usize = 64;
 const PUTTY: &str = "Private-Lines: ";
 

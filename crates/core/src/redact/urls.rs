@@ -1,7 +1,7 @@
 //! Credentials in addresses: `scheme://user:password@host`, `user:password@tcp(host)`.
 
 use super::assignment::bounded;
-use super::judgement::{is_placeholder, is_random};
+use super::plausibility::{is_placeholder, is_random};
 use super::{Find, Secret};
 
 /// Finds the credentials in addresses.

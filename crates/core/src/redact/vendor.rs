@@ -3,7 +3,7 @@
 use super::formats::{KEY_FORMATS, KeyFormat};
 use super::{Find, Secret};
 
-/// No key is shorter; most words are.
+/// Minimum length of a key; most words are shorter.
 const SHORTEST: usize = shortest();
 
 const fn shortest() -> usize {
@@ -54,7 +54,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-+".contains(&byte)
 }
 
-/// The length of a key in this format. Only as many bytes as the format needs decide, so that
+/// The length of a key in this format. Examines only as many bytes as the format needs, so that
 /// the scan stays linear.
 fn key(rest: &[u8], format: &KeyFormat) -> Option<usize> {
     let body = rest.strip_prefix(format.prefix.as_bytes())?;
@@ -74,7 +74,7 @@ fn key(rest: &[u8], format: &KeyFormat) -> Option<usize> {
     Some(format.prefix.len() + length)
 }
 
-/// Whether it contains a digit, or mixes upper and lower case; words do neither.
+/// Whether the text contains a digit or mixes cases, unlike words.
 pub(super) fn looks_random(body: &[u8]) -> bool {
     let has = |is: fn(&u8) -> bool| body.iter().any(is);
     has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase))

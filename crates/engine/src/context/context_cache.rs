@@ -15,7 +15,7 @@ use treering_core::{
 use super::render::MessageBlock;
 use crate::recall::RecallOptions;
 
-/// Identifies one version of a node: a rewritten node has another timestamp.
+/// Identifies one version of a node: a regenerated node has another timestamp.
 type NodeCacheKey = (ConversationKey, NodeId, Timestamp);
 
 /// The messages of a sealed window.
@@ -115,7 +115,7 @@ impl ContextCache {
     }
 
     /// The cached children of a node. A change below a node first marks it dirty and then
-    /// rewrites it, so the entry of a clean node is valid.
+    /// regenerates it, so the entry of a clean node is valid.
     pub(super) fn below(&self, of: &ConversationKey, node: &Node) -> Option<Vec<Arc<Node>>> {
         if node.dirty { None } else { self.below.get(&node_cache_key(of, node)) }
     }

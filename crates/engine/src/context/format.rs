@@ -180,7 +180,7 @@ impl Context {
         let removed =
             was.iter().filter(|item| lacks(now, item)).cloned().map(ContextChange::Removed);
         let added = now.iter().filter(|item| lacks(was, item)).cloned().map(ContextChange::Added);
-        let is_match = |why| matches!(why, PackReason::Hit | PackReason::Neighbour);
+        let is_match = |why| matches!(why, PackReason::Hit | PackReason::Neighbor);
         let mut changes: Vec<ContextChange> = removed.chain(added).collect();
         changes.sort_by_key(|change| match change {
             ContextChange::Added(item) | ContextChange::Removed(item) => {
@@ -291,16 +291,17 @@ fn write_items(
         let pieces = source.pieces_of(item);
         let item_written = match (item.key, section.style) {
             (PieceKey::Heading, _) => write_heading(source, item),
-            (PieceKey::Message(slice), BlockStyle::Record) => {
+            (PieceKey::Message(slice), BlockStyle::Plain) => {
                 let lead = match (before, recalled) {
                     (None, true) => HeaderStyle::Day,
                     (Some(before), true) => lead(source, before, item),
                     (None, false) => HeaderStyle::Minute,
+                    (Some(_), false) if item.begins_run => HeaderStyle::Minute,
                     (Some(_), false) => pieces.lead(slice),
                 };
                 write_message(pieces, item, slice, lead, recalled)
             }
-            _ => write_labelled(pieces, item, section.style, recalled),
+            _ => write_labeled(pieces, item, section.style, recalled),
         };
         written.extend(item_written);
         before = Some(item);
@@ -335,8 +336,8 @@ fn write_message(
     Some(ContextItem { block, messages: message.into_iter().collect(), hash, tokens })
 }
 
-/// A node, or a turn or message in a labelled style.
-fn write_labelled(
+/// A node, or a turn or message in a labeled style.
+fn write_labeled(
     pieces: &ConversationPieces<'_>,
     item: &PackedItem,
     style: BlockStyle,

@@ -23,7 +23,7 @@ use crate::search::{Hit, HitItem, Query};
 /// The number of hits to request for each that a profile takes.
 const SPARE_HITS: usize = 4;
 /// Number of hits whose neighbors are added if not all hits fit the budget.
-const WITH_NEIGHBOURS: usize = 8;
+const WITH_NEIGHBORS: usize = 8;
 /// Approximate maximum cost of a hit that is shown as an excerpt.
 const MAX_HIT_TOKENS: u32 = 140;
 
@@ -87,7 +87,7 @@ impl Assembly<'_> {
             // Several messages of one turn may match, and some nodes may be in the context.
             let limit = SPARE_HITS * limit;
             match section.take {
-                SectionSource::Recall if section.style == BlockStyle::Record => {
+                SectionSource::Recall if section.style == BlockStyle::Plain => {
                     searches.push((vec![0], enough));
                 }
                 SectionSource::Recall => searches.push((vec![0], limit)),
@@ -115,7 +115,7 @@ impl Assembly<'_> {
 
 impl ConversationPieces<'_> {
     /// The hits that are visible: messages and the neighbors of the best of them, or turns in a
-    /// labelled style, and nodes.
+    /// labeled style, and nodes.
     pub(super) fn candidates(&mut self, style: BlockStyle) -> StoreResult<Vec<RecallCandidate>> {
         let Some(asked) = &self.question_hits else { return Ok(Vec::new()) };
         let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
@@ -136,8 +136,8 @@ impl ConversationPieces<'_> {
             self.find_part(message.idx.0);
         }
         let mut candidates = match style {
-            BlockStyle::Record => self.message_candidates(&found)?,
-            BlockStyle::Labelled | BlockStyle::Previous => self.turn_candidates(&found)?,
+            BlockStyle::Plain => self.message_candidates(&found)?,
+            BlockStyle::Labeled | BlockStyle::Previous => self.turn_candidates(&found)?,
         };
         for (rank, (node, score)) in nodes.iter().enumerate() {
             if self.counts(node)? {
@@ -159,7 +159,7 @@ impl ConversationPieces<'_> {
         }
         let tokens: u32 =
             found.iter().map(|(message, _)| (message.tokens + 10).min(MAX_HIT_TOKENS)).sum();
-        let with = if tokens < self.room { found.len() } else { WITH_NEIGHBOURS };
+        let with = if tokens < self.room { found.len() } else { WITH_NEIGHBORS };
         let mut beside: BTreeMap<u32, (u32, f32)> = BTreeMap::new();
         for (rank, (message, score)) in found.iter().enumerate().take(with) {
             let idx = message.idx.0;
@@ -173,7 +173,7 @@ impl ConversationPieces<'_> {
         for (idx, (rank, score)) in beside {
             self.find_part(idx);
             if let Some(message) = self.messages.get(&idx).filter(|it| self.lineage.holds(it)) {
-                candidates.push(self.candidate(message, score, rank, PackReason::Neighbour));
+                candidates.push(self.candidate(message, score, rank, PackReason::Neighbor));
             }
         }
         Ok(candidates)
@@ -195,7 +195,7 @@ impl ConversationPieces<'_> {
                 rank: candidates.len() as u32,
                 reason: PackReason::Hit,
                 day: day_of(message),
-                style: BlockStyle::Labelled,
+                style: BlockStyle::Labeled,
             }));
         }
         Ok(candidates)
@@ -209,8 +209,8 @@ impl ConversationPieces<'_> {
         style: BlockStyle,
     ) -> RecallCandidate {
         let detail_levels = match style {
-            BlockStyle::Record => &[DetailLevel::Text][..],
-            BlockStyle::Labelled | BlockStyle::Previous => {
+            BlockStyle::Plain => &[DetailLevel::Text][..],
+            BlockStyle::Labeled | BlockStyle::Previous => {
                 &[DetailLevel::Points(1), DetailLevel::Points(3), DetailLevel::Text]
             }
         };
@@ -289,7 +289,7 @@ impl ConversationPieces<'_> {
             min_expanded_cost: None,
             is_required: false,
         };
-        let (day, style) = (day_of(message), BlockStyle::Record);
+        let (day, style) = (day_of(message), BlockStyle::Plain);
         RecallCandidate { piece, score, rank, reason, day, style }
     }
 }

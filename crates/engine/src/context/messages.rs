@@ -37,7 +37,7 @@ impl ConversationPieces<'_> {
         Ok(())
     }
 
-    /// Messages as they are handed out.
+    /// Messages as they are returned.
     pub(super) fn recalled_messages(&self, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
         let read = self.reader.messages(self.key.id, span)?;
         let recall = self.cache.recall;

@@ -6,7 +6,7 @@ mod cover;
 mod format;
 mod hits;
 mod information;
-mod labelled;
+mod labeled;
 mod lineage;
 mod messages;
 mod piece_source;
@@ -237,9 +237,9 @@ impl Assembly<'_> {
             gate.failed.push(format!("search used only the words of the question: {why}"));
         }
         let allotment = self.allot(&mut pieces)?;
-        self.engine.check_cancelled()?;
+        self.engine.check_canceled()?;
         let plan = self.pack(&mut pieces, &allotment)?;
-        self.engine.check_cancelled()?;
+        self.engine.check_canceled()?;
         pieces.load_planned_messages(&self.request.profile, &plan)?;
         let sections = format::sections(&pieces, &self.request.profile, &plan);
         let reusable = self.reusable(&pieces, &plan, &sections)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use treering_core::fusion::percent;
 use treering_core::packing::{
     BlockStyle, Costs, DetailLevel, HeaderStyle, Omission, Piece, PieceKey, PieceSource,
-    RecallCandidate, SkipReason, Strand,
+    RecallCandidate, SkipReason, ThreadSpan,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
@@ -21,7 +21,7 @@ use crate::recall::PastVersions;
 use super::context_cache::{CachedWindow, ContextCache, RenderedBlock};
 use super::hits::QuestionHits;
 use super::information;
-use super::labelled;
+use super::labeled;
 use super::lineage::Lineage;
 use super::render::{self, MessageBlock};
 use super::turns::VisibleTurn;
@@ -161,7 +161,7 @@ impl<'a> ConversationPieces<'a> {
         Some((message, render::slice_text(message, slice)))
     }
 
-    /// A node as a block; matches show their relevance in a labelled style.
+    /// A node as a block; matches show their relevance in a labeled style.
     pub(super) fn node_block(
         &self,
         node: &Node,
@@ -170,10 +170,10 @@ impl<'a> ConversationPieces<'a> {
         score: Option<f32>,
     ) -> String {
         match style {
-            BlockStyle::Record => render::node(node, detail),
-            BlockStyle::Labelled | BlockStyle::Previous => {
+            BlockStyle::Plain => render::node(node, detail),
+            BlockStyle::Labeled | BlockStyle::Previous => {
                 let relevance = score.map(percent);
-                labelled::node(node, detail, style, relevance)
+                labeled::node(node, detail, style, relevance)
             }
         }
     }
@@ -383,11 +383,11 @@ impl PieceSource for ConversationPieces<'_> {
         Ok(turns.into_iter().filter_map(|turn| self.turn_piece(TurnNo(turn), None)).collect())
     }
 
-    fn strands(
+    fn thread_spans(
         &mut self,
         key: PieceKey,
         (from, until): (TextPosition, TextPosition),
-    ) -> StoreResult<Vec<Strand>> {
+    ) -> StoreResult<Vec<ThreadSpan>> {
         let thread = match key {
             _ if self.is_one_thread() => 0,
             PieceKey::Heading => return Ok(Vec::new()),
@@ -398,14 +398,14 @@ impl PieceSource for ConversationPieces<'_> {
                 };
                 let mut windows = Vec::new();
                 self.windows_of(&node, &mut windows)?;
-                let strand = |window: Window| {
+                let span = |window: Window| {
                     let thread = self.number_of_thread(&window.thread);
-                    Strand { thread, from: window.from, until: window.until }
+                    ThreadSpan { thread, from: window.from, until: window.until }
                 };
-                return Ok(windows.into_iter().map(strand).collect());
+                return Ok(windows.into_iter().map(span).collect());
             }
         };
-        Ok(vec![Strand { thread, from, until }])
+        Ok(vec![ThreadSpan { thread, from, until }])
     }
 
     fn styled(&mut self, piece: Piece, style: BlockStyle) -> Piece {
@@ -473,11 +473,12 @@ impl PieceSource for ConversationPieces<'_> {
     }
 
     fn cost_of_note(&self) -> u32 {
-        let widest = Omission {
-            from: self.end.max(1000),
-            until: self.end.max(1000) + 2,
-            why: SkipReason::NoRoom,
+        let omission = |number: u32| {
+            let from = self.end.max(1000) + 4 * number;
+            Omission { from, until: from + 2, why: SkipReason::NoRoom }
         };
-        self.cache.count(&render::note(&[widest, widest]).unwrap_or_default())
+        let widest: Vec<Omission> = (0..=render::NAMED_OMISSIONS as u32).map(omission).collect();
+        // The count of the remaining messages may have as many digits as a number of a message.
+        self.cache.count(&render::note(&widest).unwrap_or_default()) + 2
     }
 }

@@ -11,13 +11,13 @@ use super::scope::ContextScope;
 use crate::engine::Engine;
 
 const TITLE: &str = "Pinned notes";
-/// Pinned notes take at most one part in this many of the budget.
+/// Pinned notes take at most 1/N of the budget.
 const SHARE: u32 = 2;
 
 /// The section of pinned notes.
 pub(super) struct PinnedNotes {
     pub(super) section: ContextSection,
-    /// One for each item of the section.
+    /// The receipt, with one item for each note of the section.
     pub(super) receipt: Vec<ReceiptItem>,
     /// The cost of the whole section in tokens.
     pub(super) cost: u32,
@@ -88,7 +88,7 @@ impl PinnedNotes {
     }
 }
 
-/// The line about notes that have no room.
+/// The line that counts the omitted notes.
 fn rest(number: usize) -> String {
     format!("Pinned notes without room here: {number}.\n\n")
 }

@@ -21,7 +21,7 @@ pub(super) struct ProjectTrees {
     covered: HashMap<ConversationId, (usize, Arc<Node>)>,
 }
 
-/// The nodes of a project tree that stand for the sessions that are not shown by themselves.
+/// The nodes of a project tree that stand for the sessions that are not shown individually.
 pub(super) struct ProjectCover {
     /// Every node of the tree.
     pub(super) nodes: Vec<Arc<Node>>,
@@ -79,8 +79,8 @@ impl ProjectTrees {
     }
 
     /// Decides which nodes stay whole. A node whose sessions are all shown or left out is not
-    /// needed. A node with a session that has grown since, or is left out, gives way to its other
-    /// sessions, which are returned. Otherwise the node stays, and its sessions are removed from
+    /// needed. If a session has grown or is excluded, its node is dropped and the other sessions
+    /// are returned. Otherwise the node stays, and its sessions are removed from
     /// the ones that are shown.
     pub(super) fn resolve(
         &mut self,
@@ -136,7 +136,7 @@ impl ProjectTrees {
 }
 
 impl ProjectCover {
-    /// The cover by the highest nodes that cover only nodes of the lowest level which stay whole.
+    /// Takes the highest nodes below which every node of the lowest level stays whole.
     fn new(nodes: Vec<Arc<Node>>, whole: &BTreeSet<u32>) -> Self {
         let by_place: HashMap<(Level, u32), &Arc<Node>> =
             nodes.iter().map(|node| ((node.level(), node.ordinal()), node)).collect();

@@ -31,7 +31,7 @@ const ARGS_CHARS: usize = 100;
 const SCOPE_CHARS: usize = 1000;
 /// Maximum number of entries of a list.
 const ENTRIES: usize = 12;
-/// Maximum number of key findings in a labelled block, where the overview may contain them.
+/// Maximum number of key findings in a labeled block, where the overview may contain them.
 pub(super) const FINDINGS: usize = 5;
 
 /// The opening text that explains how to read the rest.
@@ -63,7 +63,7 @@ pub(super) fn session_heading(conversation: &Conversation) -> String {
     format!("### {day}{title} · {slug} · {messages} messages\n\n")
 }
 
-/// The heading of the sessions that the tree of a project stands for.
+/// The heading of the sessions that the tree of a project represents.
 pub(super) fn project_heading(project: &Conversation, sessions: usize) -> String {
     let day = |at: Timestamp| at.to_minute()[..10].to_owned();
     let (from, until) = (day(project.started_at), day(project.last_activity));
@@ -80,14 +80,33 @@ pub(super) fn run_head(idx: u32, at: Timestamp) -> String {
     format!("#{idx} · {} · ", at.to_minute())
 }
 
+/// The number of runs of omitted messages that the note names.
+pub(super) const NAMED_OMISSIONS: usize = 3;
+
 /// A one-line note about the messages omitted for lack of room; `None` if there are none.
 pub(super) fn note(left_out: &[Omission]) -> Option<String> {
-    let mut spans = left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
-    let first = spans.next()?;
-    let more = if spans.next().is_some() { " and more" } else { "" };
-    let mut note = "Omitted for lack of space: ".to_owned();
-    span(&mut note, first.from, first.until - 1);
-    Some(format!("{note}{more}.\n\n"))
+    let omitted = left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
+    let mut spans: Vec<(u32, u32)> = omitted.map(|it| (it.from, it.until)).collect();
+    spans.sort_unstable();
+    spans.dedup_by(|next, before| {
+        let adjacent = next.0 <= before.1;
+        if adjacent {
+            before.1 = before.1.max(next.1);
+        }
+        adjacent
+    });
+    let (named, rest) = spans.split_at(spans.len().min(NAMED_OMISSIONS));
+    let mut note = String::new();
+    for (from, until) in named {
+        note.push_str(if note.is_empty() { "Omitted for lack of space: " } else { ", " });
+        span(&mut note, *from, until - 1);
+    }
+    if !rest.is_empty() {
+        let messages: u32 = rest.iter().map(|(from, until)| until - from).sum();
+        // Writing to a string does not fail.
+        _ = write!(note, " and {messages} more messages");
+    }
+    (!note.is_empty()).then(|| note + ".\n\n")
 }
 
 /// Appends the positions of a run of messages.

@@ -20,10 +20,9 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::search::{Exclusion, Query};
 
-/// Headings take at most one part in this many of the cut.
+/// Headings take at most 1/N of the cut.
 pub(super) const HEADINGS: u32 = 4;
-/// A session that is shown by itself should have room for this many tokens. The older ones are left
-/// to the trees of their projects.
+/// Tokens per session shown individually; project trees represent the others.
 const SESSION_TOKENS: u32 = 100;
 /// The minimum cost of a heading, which bounds the number of conversations that are read.
 const MIN_HEADING_TOKENS: u32 = 8;
@@ -35,7 +34,7 @@ pub struct ContextScope {
     pub conversations: Vec<ConversationId>,
     /// The conversations to choose from. Its limit and its position in the listing are ignored.
     pub filter: ConversationFilter,
-    /// Conversations to leave out, such as the one that asks.
+    /// Conversations to leave out, such as the calling session.
     pub exclude: Vec<ConversationId>,
     /// The name of the scope in the first line of the context, such as "the project /srv/shop".
     pub name: String,
@@ -172,7 +171,7 @@ impl Engine {
         Ok((listed, is_all))
     }
 
-    /// The conversations of a scope that are shown by themselves, because they are the latest or
+    /// The conversations of a scope that are shown individually, because they are the latest or
     /// because no project tree covers them as they are, and whether there are no others.
     fn beside_trees(
         &self,
@@ -251,7 +250,7 @@ fn read_all(reader: &dyn Reader, ids: &[ConversationId]) -> Result<Vec<Conversat
 fn check_sections(profile: &Profile) -> Result<()> {
     let is_possible = |take: SectionSource, style: BlockStyle| match take {
         SectionSource::Cut => true,
-        SectionSource::Recall => style == BlockStyle::Record,
+        SectionSource::Recall => style == BlockStyle::Plain,
         _ => false,
     };
     if profile.sections.iter().all(|section| is_possible(section.take, section.style)) {
@@ -278,7 +277,7 @@ pub(super) struct Session {
     pub(super) jobs: Vec<Job>,
     /// The rendered heading, and its cost.
     pub(super) heading: (String, u32),
-    /// Whether it may be in the cut. The others have hits only.
+    /// Whether it is part of the cut; otherwise only its hits are shown.
     pub(super) is_listed: bool,
     /// The nodes to show, if the conversation is the owner of a project tree.
     pub(super) project: Option<ProjectCover>,
@@ -316,7 +315,7 @@ impl ScopeAssembly<'_> {
         let preamble = |has_all: bool| render::scope_preamble(&self.request.scope.name, has_all);
         let opening = cache.count(&preamble(false)).max(cache.count(&preamble(true)));
         let budget = budget.saturating_sub(opening);
-        // A profile without a history answers one prompt, and the notes came before.
+        // A profile without a history answers one prompt of a session, which began with the notes.
         let pinned = match profile.cut() {
             Some(_) => PinnedNotes::read(self.engine, reader, &self.request.scope, budget)?,
             None => None,
@@ -330,9 +329,9 @@ impl ScopeAssembly<'_> {
         for session in &mut pieces.sessions {
             session.pieces.room = budget.saturating_sub(allotment.target);
         }
-        self.engine.check_cancelled()?;
+        self.engine.check_canceled()?;
         let plan = pack(&mut pieces, profile, &headings, budget, &allotment)?;
-        self.engine.check_cancelled()?;
+        self.engine.check_canceled()?;
         pieces.load_planned_messages(profile, &plan)?;
         let sections = format::sections(&pieces, profile, &plan);
         let has_all = self.is_all && pieces.has_all(&plan);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use treering_core::packing::{
     BlockStyle, BudgetSplit, ContextPlan, Costs, DetailLevel, HeaderStyle, Information, Omission,
     PackReason, PackedItem, Piece, PieceKey, PieceSource, Profile, RecallCandidate, SkipReason,
-    Strand,
+    ThreadSpan,
 };
 use treering_core::ports::StoreResult;
 use treering_core::{
@@ -89,7 +89,7 @@ impl<'a> ScopePieces<'a> {
         Self { sessions, required: allotment.target / HEADINGS }
     }
 
-    /// Whether every session has its heading, and every period of a project an item.
+    /// Whether the plan has the heading of every session and an item for every period of a project.
     pub(super) fn has_all(&self, plan: &ContextPlan) -> bool {
         let is_whole = |(index, it): (usize, &SessionPieces<'_>)| match &it.session.project {
             Some(project) => project.omitted(&self.ends(index, plan)) == 0,
@@ -204,7 +204,7 @@ impl SessionPieces<'_> {
     }
 
     /// A piece of the conversation at its position in the history of the scope. A node of a project
-    /// tree has a position in time, and counts like one session.
+    /// tree counts like one session; its position is the minutes since the project began.
     fn placed(&self, piece: Piece) -> Piece {
         if let Some(project) = &self.session.project {
             let end = self.end_of(piece.key).unwrap_or(self.session.conversation.started_at);
@@ -310,11 +310,11 @@ impl PieceSource for ScopePieces<'_> {
         Ok(Vec::new())
     }
 
-    fn strands(
+    fn thread_spans(
         &mut self,
         key: PieceKey,
         (from, until): (TextPosition, TextPosition),
-    ) -> StoreResult<Vec<Strand>> {
+    ) -> StoreResult<Vec<ThreadSpan>> {
         if key == PieceKey::Heading {
             return Ok(Vec::new());
         }
@@ -323,12 +323,12 @@ impl PieceSource for ScopePieces<'_> {
             return Ok(Vec::new());
         }
         let range = (session.local(from), session.local(until));
-        let mut strands = session.pieces.strands(key, range)?;
-        for strand in &mut strands {
-            strand.from = moved(strand.from, session.first);
-            strand.until = moved(strand.until, session.first);
+        let mut thread_spans = session.pieces.thread_spans(key, range)?;
+        for span in &mut thread_spans {
+            span.from = moved(span.from, session.first);
+            span.until = moved(span.until, session.first);
         }
-        Ok(strands)
+        Ok(thread_spans)
     }
 
     fn styled(&mut self, piece: Piece, _: BlockStyle) -> Piece {

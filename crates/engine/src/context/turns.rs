@@ -1,4 +1,4 @@
-//! Turns and labelled blocks of a conversation, as pieces.
+//! Turns and labeled blocks of a conversation, as pieces.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use treering_core::packing::{BlockStyle, Information, Piece, PieceKey};
 use treering_core::ports::{Span, StoreResult};
 use treering_core::{MessageIdx, Slice, TextPosition, TurnNo, fence};
 
-use super::labelled::{self, TURN_GRAINS, TurnBlock};
+use super::labeled::{self, TURN_GRAINS, TurnBlock};
 use super::piece_source::{ConversationPieces, increasing_costs};
 use super::render;
 
@@ -121,13 +121,13 @@ impl ConversationPieces<'_> {
 
     /// A piece with the costs that it has in a style.
     pub(super) fn in_style(&mut self, piece: Piece, style: BlockStyle) -> Piece {
-        if style == BlockStyle::Record {
+        if style == BlockStyle::Plain {
             return piece;
         }
         let costs = match piece.key {
             PieceKey::Heading | PieceKey::Turn(_) => return piece,
             PieceKey::Node(level, ordinal) => self.nodes.get(&(level, ordinal)).map(|node| {
-                let write = |detail| labelled::node(node, detail, style, None);
+                let write = |detail| labeled::node(node, detail, style, None);
                 let cost = |detail| (detail, self.cache.count(&write(detail)));
                 increasing_costs(render::node_details(node.content.points().len()).map(cost))
             }),

@@ -4,13 +4,13 @@ use treering_core::ports::{AsOf, Change, NodeFilter, RestoredMessage, Span, Stor
 use treering_core::{Conversation, ConversationId, Level, MessageIdx, Reader, Timestamp};
 
 use super::index::ItemEmbedding;
-use super::{Moment, Query, SearchOutcome};
+use super::{Query, SearchOutcome, SearchTime};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::recall::PastVersions;
 
 impl Engine {
-    /// The state of a conversation when it had `end` messages. Fewer than it has now.
+    /// The state of a conversation when it had `end` messages, which is less than the present number.
     pub(crate) fn state_as_of(
         &self,
         reader: &dyn Reader,
@@ -37,7 +37,7 @@ impl Engine {
         (as_of, versions): (&AsOf, &PastVersions),
         now: Timestamp,
     ) -> Result<SearchOutcome> {
-        let moment = Moment { now, as_of: Some(as_of), versions };
+        let moment = SearchTime { now, as_of: Some(as_of), versions };
         self.with_index(|index| Ok(self.find_in(query, index, &moment)?.0))
     }
 

@@ -7,7 +7,7 @@ use super::HitItem;
 /// Something that a search leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exclusion {
-    /// A conversation, such as the one that asks.
+    /// A conversation, such as the calling session.
     Conversation(ConversationId),
     /// The messages of a conversation from the first position to the last, inclusive, with their
     /// tool calls and the nodes over nothing else.

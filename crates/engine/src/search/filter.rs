@@ -6,7 +6,7 @@ use std::ops::Range;
 use treering_core::ports::{AsOf, ItemFilter};
 
 use super::index::{ConversationEntry, FLAG_DELETED, IndexedItem, ItemIndex, role_code};
-use super::past::{Past, RestoredItem};
+use super::past::{PastConversation, RestoredItem};
 
 /// Decides which items may be found.
 pub(super) struct Filter {
@@ -22,7 +22,7 @@ pub(super) struct Filter {
     since: Option<i64>,
     until: Option<i64>,
     /// The earlier state of the conversation that is searched, if it is not the present one.
-    pub(super) past: Option<Past>,
+    pub(super) past: Option<PastConversation>,
     /// Whether items must meet conditions beyond existing and being in scope.
     pub(super) has_item_conditions: bool,
     pub(super) matches_nothing: bool,
@@ -109,7 +109,7 @@ impl Filter {
         if let Some(as_of) = as_of {
             let conversations = filter.conversations.as_ref();
             let entry = conversations.and_then(|them| them.entries(index).next());
-            filter.past = Some(Past::of(index, entry, as_of));
+            filter.past = Some(PastConversation::of(index, entry, as_of));
         }
         filter.has_item_conditions = filter.thread.is_some()
             || filter.author.is_some()
@@ -167,14 +167,14 @@ impl Filter {
         }
     }
 
-    /// The number of sessions in scope.
-    pub(super) fn session_count(&self, index: &ItemIndex) -> u32 {
+    /// The number of episodes in scope.
+    pub(super) fn episode_count(&self, index: &ItemIndex) -> u32 {
         match (&self.past, &self.conversations) {
-            (Some(past), _) => past.session_sizes.len() as u32,
+            (Some(past), _) => past.episode_sizes.len() as u32,
             (None, Some(conversations)) => {
-                conversations.entries(index).map(|entry| entry.session_count).sum()
+                conversations.entries(index).map(|entry| entry.episode_count).sum()
             }
-            (None, None) => index.session_sizes.len() as u32,
+            (None, None) => index.episode_sizes.len() as u32,
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) const FLAG_DELETED: u8 = 8;
 pub(super) const FLAG_TOOL_CALL: u8 = 16;
 
 /// A message, tool call or node that can be found. The fields that every query scans are stored
-/// apart, in [`ItemIndex::session_of`] and [`ItemIndex::length_norms`].
+/// apart, in [`ItemIndex::episode_of`] and [`ItemIndex::length_norms`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct IndexedItem {
     pub(super) at: Timestamp,
@@ -69,8 +69,8 @@ pub(super) struct NodeExtent {
     pub(super) id: Option<NodeId>,
 }
 
-/// The session of items that belong to none: tool calls and nodes.
-pub(super) const NO_SESSION: u32 = u32::MAX;
+/// The episode of items that belong to none: tool calls and nodes.
+pub(super) const NO_EPISODE: u32 = u32::MAX;
 
 /// Per-conversation data of the index.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub(super) struct ConversationEntry {
     pub(super) others: Vec<u32>,
     /// The sum of its messages' vectors.
     pub(super) sum: Vec<f32>,
-    pub(super) session_count: u32,
+    pub(super) episode_count: u32,
     pub(super) authors: Vec<u16>,
     /// For each thread its last item and its length in characters.
     pub(super) thread_ends: Vec<(u16, u32, f64)>,
@@ -96,16 +96,16 @@ pub(super) struct ItemIndex {
     pub(super) model: String,
     pub(super) dims: usize,
     pub(super) items: Vec<IndexedItem>,
-    /// The session of each item.
-    pub(super) session_of: Vec<u32>,
+    /// The episode of each item.
+    pub(super) episode_of: Vec<u32>,
     /// The length normalization factor of each item.
     pub(super) length_norms: Vec<f32>,
     pub(super) vectors: super::scan::QuantizedVectors,
     pub(super) postings: Postings,
     pub(super) conversations: Vec<ConversationEntry>,
     pub(super) entry_of: HashMap<ConversationId, u32>,
-    /// The number of messages of each session.
-    pub(super) session_sizes: Vec<u32>,
+    /// The number of messages of each episode.
+    pub(super) episode_sizes: Vec<u32>,
     pub(super) authors: Vec<String>,
     pub(super) threads: Vec<ThreadName>,
     /// The extent of each node, by item.
@@ -141,13 +141,13 @@ impl ItemIndex {
             model: model.to_owned(),
             dims,
             items: Vec::new(),
-            session_of: Vec::new(),
+            episode_of: Vec::new(),
             length_norms: Vec::new(),
             vectors: super::scan::QuantizedVectors::new(dims),
             postings: Postings::default(),
             conversations: Vec::new(),
             entry_of: HashMap::new(),
-            session_sizes: Vec::new(),
+            episode_sizes: Vec::new(),
             authors: Vec::new(),
             threads: Vec::new(),
             extents: HashMap::new(),

@@ -12,12 +12,12 @@ use treering_core::{
 
 use super::index::{
     ConversationEntry, FLAG_DELETED, FLAG_QUESTION, FLAG_STANDING_INSTRUCTION, FLAG_TOOL_CALL,
-    FLAG_USER, IndexedItem, ItemEmbedding, ItemIndex, NO_SESSION, NodeExtent, role_code,
+    FLAG_USER, IndexedItem, ItemEmbedding, ItemIndex, NO_EPISODE, NodeExtent, role_code,
 };
 use super::text::{call_text, node_text};
 
-/// The minimum silence between two sessions, in microseconds.
-const SESSION_GAP_MICROS: i64 = 20 * 60 * 1_000_000;
+/// The minimum silence between two episodes, in microseconds.
+const EPISODE_GAP_MICROS: i64 = 20 * 60 * 1_000_000;
 
 impl ItemIndex {
     /// Applies a change of the store.
@@ -151,11 +151,11 @@ impl ItemIndex {
     pub(super) fn link(&mut self, mut item: IndexedItem, extent: Option<NodeExtent>) {
         let number = self.items.len() as u32;
         (item.before, item.after, item.cover) = (number, number, number);
-        let session = match item.is_message() {
+        let episode = match item.is_message() {
             true => self.link_message(&mut item, number),
             false => {
                 self.replace(&item, number);
-                NO_SESSION
+                NO_EPISODE
             }
         };
         let entry = &mut self.conversations[item.conversation as usize];
@@ -163,7 +163,7 @@ impl ItemIndex {
             entry.numbers.start = number;
         }
         entry.numbers.end = number + 1;
-        self.session_of.push(session);
+        self.episode_of.push(episode);
         self.items.push(item);
         let Some(extent) = extent else { return };
         if let Some((thread, messages)) = extent.window.clone() {
@@ -180,7 +180,7 @@ impl ItemIndex {
         self.extents.insert(number, extent);
     }
 
-    /// Links a message to the message before it in its thread, and returns its session.
+    /// Links a message to the message before it in its thread, and returns its episode.
     fn link_message(&mut self, item: &mut IndexedItem, number: u32) -> u32 {
         let entry = &self.conversations[item.conversation as usize];
         let last = entry.items.last().map(|last| self.items[*last as usize].number);
@@ -208,11 +208,11 @@ impl ItemIndex {
             self.items[before as usize].after = number;
         }
         self.messages += 1;
-        self.assign_session(item, number)
+        self.assign_episode(item, number)
     }
 
     /// Links an amended message in the place of its previous version, or between its neighbors if
-    /// that is no longer in the index. Returns its session.
+    /// that is no longer in the index. Returns its episode.
     fn link_amended(&mut self, item: &mut IndexedItem, number: u32) -> u32 {
         let entry = &mut self.conversations[item.conversation as usize];
         let position =
@@ -243,12 +243,12 @@ impl ItemIndex {
         }
         if is_version {
             self.delete(old, true);
-            return self.session_of[old as usize];
+            return self.episode_of[old as usize];
         }
         self.messages += 1;
         match beside {
-            Some(beside) => self.session_of[beside as usize],
-            None => self.assign_session(item, number),
+            Some(beside) => self.episode_of[beside as usize],
+            None => self.assign_episode(item, number),
         }
     }
 
@@ -263,21 +263,21 @@ impl ItemIndex {
         self.extents.iter().find(covers).map(|(node, _)| *node)
     }
 
-    /// The session of a message: that of the message before it, unless the gap is too long.
-    fn assign_session(&mut self, item: &IndexedItem, number: u32) -> u32 {
+    /// The episode of a message: that of the message before it, unless the gap is too long.
+    fn assign_episode(&mut self, item: &IndexedItem, number: u32) -> u32 {
         let before = item.before as usize;
         let continues = item.before != number && {
             let gap = item.at.as_micros() - self.items[before].at.as_micros();
-            gap <= SESSION_GAP_MICROS
+            gap <= EPISODE_GAP_MICROS
         };
         if continues {
-            let session = self.session_of[before];
-            self.session_sizes[session as usize] += 1;
-            return session;
+            let episode = self.episode_of[before];
+            self.episode_sizes[episode as usize] += 1;
+            return episode;
         }
-        self.session_sizes.push(1);
-        self.conversations[item.conversation as usize].session_count += 1;
-        self.session_sizes.len() as u32 - 1
+        self.episode_sizes.push(1);
+        self.conversations[item.conversation as usize].episode_count += 1;
+        self.episode_sizes.len() as u32 - 1
     }
 
     /// Makes a tool call or a node the current version, and deletes the previous one.
@@ -381,7 +381,7 @@ impl ItemIndex {
                 items: Vec::new(),
                 others: Vec::new(),
                 sum: vec![0.0; dims],
-                session_count: 0,
+                episode_count: 0,
                 authors: Vec::new(),
                 thread_ends: Vec::new(),
             });

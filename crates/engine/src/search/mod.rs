@@ -204,7 +204,7 @@ impl Hit {
 }
 
 /// The time that a search is about.
-struct Moment<'a> {
+struct SearchTime<'a> {
     now: Timestamp,
     /// The state of the conversation then; `None` for the present.
     as_of: Option<&'a AsOf>,
@@ -267,7 +267,7 @@ impl Engine {
 
     fn find_all(&self, query: &Query, with_snippets: bool) -> Result<SearchOutcome> {
         let versions = PastVersions::default();
-        let moment = Moment { now: self.clock().now(), as_of: None, versions: &versions };
+        let moment = SearchTime { now: self.clock().now(), as_of: None, versions: &versions };
         self.with_index(|index| {
             let (mut answer, question) = self.find_in(query, index, &moment)?;
             if with_snippets {
@@ -293,7 +293,7 @@ impl Engine {
         &self,
         query: &Query,
         index: &dyn IndexSnapshot,
-        moment: &Moment<'_>,
+        moment: &SearchTime<'_>,
     ) -> Result<(SearchOutcome, Question)> {
         let question = Question::new(&query.text, moment.now);
         let (model, dims) = index.model();
@@ -313,7 +313,7 @@ impl Engine {
             limit: query.candidates(),
         };
         let hits = loop {
-            self.check_cancelled()?;
+            self.check_canceled()?;
             let mut candidates = index.candidates(&index_query)?;
             let is_wanted = |it: &&SearchCandidate| query.score(it) >= query.min_score();
             let is_all = candidates.iter().filter(is_wanted).count() < index_query.limit;
@@ -390,7 +390,7 @@ impl Engine {
         let mut hits: Vec<Hit> = Vec::with_capacity(limit.min(candidates.len()));
         let mut read = 0;
         for page in candidates.chunks(limit) {
-            self.check_cancelled()?;
+            self.check_canceled()?;
             let refs: Vec<ItemRef> = page.iter().map(|candidate| candidate.item).collect();
             let items = reader.items(&refs)?;
             for (item, candidate) in items.into_iter().zip(page) {

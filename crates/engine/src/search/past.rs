@@ -1,5 +1,4 @@
-//! One conversation of an index as it was: the items that existed then, and their statistics. A
-//! search of the past takes them in place of the statistics of today.
+//! A past state of one conversation in the index: its items and statistics at that time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,12 +11,12 @@ use super::index_build::message_flags;
 use super::scan::QuantizedVectors;
 
 /// A conversation of an index at an earlier time.
-pub(super) struct Past {
+pub(super) struct PastConversation {
     as_of: AsOf,
     /// The number of messages that can be found.
     pub(super) messages: u32,
-    /// The number of messages of each session.
-    pub(super) session_sizes: HashMap<u32, u32>,
+    /// The number of messages of each episode.
+    pub(super) episode_sizes: HashMap<u32, u32>,
     pub(super) authors: Vec<u16>,
     /// The sum of the messages' vectors.
     pub(super) sum: Vec<f32>,
@@ -37,13 +36,13 @@ pub(super) struct RestoredItem {
     vector: u32,
 }
 
-impl Past {
+impl PastConversation {
     /// The state of a conversation, given its present entry.
     pub(super) fn of(index: &ItemIndex, entry: Option<&ConversationEntry>, as_of: &AsOf) -> Self {
         let mut past = Self {
             as_of: as_of.clone(),
             messages: 0,
-            session_sizes: HashMap::new(),
+            episode_sizes: HashMap::new(),
             authors: Vec::new(),
             sum: vec![0.0; index.dims],
             restored: HashMap::new(),
@@ -62,7 +61,7 @@ impl Past {
 
     fn count(&mut self, index: &ItemIndex, number: u32) {
         self.messages += 1;
-        *self.session_sizes.entry(index.session_of[number as usize]).or_default() += 1;
+        *self.episode_sizes.entry(index.episode_of[number as usize]).or_default() += 1;
         let author = index.items[number as usize].author;
         if !self.authors.contains(&author) {
             self.authors.push(author);

@@ -4,16 +4,16 @@
 use std::cmp::Ordering;
 
 use treering_core::fusion::{
-    Signals, brevity, idf, is_rare, proximity, rare_term_bonus, session_bm25, term_weights,
+    Signals, brevity, episode_bm25, idf, is_rare, proximity, rare_term_bonus, term_weights,
 };
 use treering_core::{Question, QuestionTerm};
 
 use super::filter::Filter;
 use super::index::{
-    FLAG_QUESTION, FLAG_STANDING_INSTRUCTION, FLAG_USER, IndexedItem, ItemIndex, NO_SESSION,
+    FLAG_QUESTION, FLAG_STANDING_INSTRUCTION, FLAG_USER, IndexedItem, ItemIndex, NO_EPISODE,
 };
 use super::named_authors::authors;
-use super::past::Past;
+use super::past::PastConversation;
 use super::query_terms::{leave_out_common, mask};
 use super::scan::{QuantizedQuery, TopK};
 use super::term_matches::term_matches;
@@ -78,7 +78,8 @@ pub(super) fn rank(
     };
     candidates.extend(nearest_by_similarity);
     // Their present words and vectors did not make them candidates.
-    candidates.extend(filter.past.iter().flat_map(Past::restored).map(|(item, _)| item));
+    candidates
+        .extend(filter.past.iter().flat_map(PastConversation::restored).map(|(item, _)| item));
     for position in 0..candidates.len() {
         let item = &index.items[candidates[position] as usize];
         candidates.extend([item.before, item.after]);
@@ -179,11 +180,11 @@ struct Scorer<'a> {
     rare_sums: Vec<[f32; 256]>,
     /// A bit mask of the rare terms.
     rare_terms: u32,
-    /// For each term its weight among sessions, and the mean session size.
-    session_weights: Vec<f32>,
-    session_mean: f32,
-    /// For each session and term the number of messages that contain it.
-    session_term_counts: Vec<u16>,
+    /// For each term its weight among episodes, and the mean episode size.
+    episode_weights: Vec<f32>,
+    episode_mean: f32,
+    /// For each episode and term the number of messages that contain it.
+    episode_term_counts: Vec<u16>,
     /// The authors named in the query; empty if it names all of them.
     named_authors: Vec<u16>,
     /// For each literal of the query a bit mask of its terms.
@@ -212,7 +213,7 @@ impl<'a> Scorer<'a> {
         let is_rare: Vec<bool> = matches.messages.iter().map(|it| is_rare(messages, *it)).collect();
         let rare_weights: Vec<f32> =
             weights.iter().zip(&is_rare).map(|(it, is)| if *is { *it } else { 0.0 }).collect();
-        let number = filter.session_count(index);
+        let number = filter.episode_count(index);
         Self {
             index,
             question,
@@ -223,9 +224,9 @@ impl<'a> Scorer<'a> {
             sums: byte_sums(&weights),
             rare_sums: byte_sums(&rare_weights),
             rare_terms: (0..).zip(&is_rare).map(|(bit, is)| u32::from(*is) << bit).sum(),
-            session_weights: session_weights(number, &matches.session_counts, &weights),
-            session_mean: messages as f32 / number.max(1) as f32,
-            session_term_counts: matches.session_term_counts,
+            episode_weights: episode_weights(number, &matches.episode_counts, &weights),
+            episode_mean: messages as f32 / number.max(1) as f32,
+            episode_term_counts: matches.episode_term_counts,
             weights,
             named_authors,
             literals: question.literals.iter().filter_map(|it| mask(it, &terms)).collect(),
@@ -336,9 +337,9 @@ impl<'a> Scorer<'a> {
         let it = self.item(item);
         let own_score = self.own_score(item);
         let similarity = self.similarity(item);
-        let session = self.index.session_of[item as usize];
+        let episode = self.index.episode_of[item as usize];
         let is_user = it.flags & FLAG_USER != 0;
-        let is_message = session != NO_SESSION;
+        let is_message = episode != NO_EPISODE;
         let flag = |is: bool| if is { 1.0 } else { 0.0 };
         // A question about both favors neither.
         let (first_person, about_answers) =
@@ -363,7 +364,7 @@ impl<'a> Scorer<'a> {
             exact_terms: own_score,
             nearby_terms: self.nearby_score(item),
             similarity,
-            session: self.session(session),
+            episode: self.episode(episode),
             window: self.window(item, it),
             author: flag(is_named),
             user,
@@ -376,9 +377,9 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// For each term, the best match among the item and its neighbors in the same session.
+    /// For each term, the best match among the item and its neighbors in the same episode.
     fn nearby_score(&self, item: u32) -> f32 {
-        let (items, sessions) = (&self.index.items, &self.index.session_of);
+        let (items, episodes) = (&self.index.items, &self.index.episode_of);
         let it = &items[item as usize];
         let mut best = [0.0_f32; MAX_TERMS];
         let mut take = |other: u32| {
@@ -403,7 +404,7 @@ impl<'a> Scorer<'a> {
             let mut at = item;
             for _ in 0..RADIUS {
                 let next = step(&items[at as usize]);
-                if next == at || sessions[next as usize] != sessions[item as usize] {
+                if next == at || episodes[next as usize] != episodes[item as usize] {
                     break;
                 }
                 at = next;
@@ -413,18 +414,18 @@ impl<'a> Scorer<'a> {
         self.weights.iter().zip(best).map(|(weight, best)| weight * best).sum()
     }
 
-    fn session(&self, number: u32) -> f32 {
+    fn episode(&self, number: u32) -> f32 {
         let terms = self.weights.len();
         let start = number as usize * terms;
         let size = match &self.filter.past {
-            Some(past) => past.session_sizes.get(&number).copied().unwrap_or(0),
-            None => self.index.session_sizes[number as usize],
+            Some(past) => past.episode_sizes.get(&number).copied().unwrap_or(0),
+            None => self.index.episode_sizes[number as usize],
         };
-        let counts = &self.session_term_counts[start..start + terms];
-        let parts = counts.iter().zip(&self.session_weights);
+        let counts = &self.episode_term_counts[start..start + terms];
+        let parts = counts.iter().zip(&self.episode_weights);
         parts
             .map(|(count, weight)| {
-                weight * session_bm25(u32::from(*count), size, self.session_mean)
+                weight * episode_bm25(u32::from(*count), size, self.episode_mean)
             })
             .sum()
     }
@@ -456,10 +457,10 @@ impl<'a> Scorer<'a> {
     fn answer(&self, item: u32) -> f32 {
         let it = self.item(item);
         let before = self.item(it.before);
-        let session = |item: u32| self.index.session_of[item as usize];
+        let episode = |item: u32| self.index.episode_of[item as usize];
         if it.before == item
             || before.flags & FLAG_QUESTION == 0
-            || session(it.before) != session(item)
+            || episode(it.before) != episode(item)
         {
             return 0.0;
         }
@@ -480,8 +481,8 @@ fn byte_sums(weights: &[f32]) -> Vec<[f32; 256]> {
     weights.chunks(8).map(of).collect()
 }
 
-/// The normalized IDF weights of the terms among sessions.
-fn session_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
+/// The normalized IDF weights of the terms among episodes.
+fn episode_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
     let weigh = |(holding, weight): (&u32, &f32)| match *holding > 0 && *weight > 0.0 {
         true => idf(number, *holding),
         false => 0.0,

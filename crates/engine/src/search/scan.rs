@@ -241,9 +241,9 @@ mod tests {
         let mut vectors = QuantizedVectors::new(256);
         // Clusters of ten around a hundred centers, like those of real texts.
         for seed in 0..1000 {
-            let (centre, noise) = (vector(seed / 10 + 1, 256), vector(seed + 5000, 256));
+            let (center, noise) = (vector(seed / 10 + 1, 256), vector(seed + 5000, 256));
             let mixed: Vec<f32> =
-                centre.iter().zip(&noise).map(|(a, b)| 0.8 * a + 0.6 * b).collect();
+                center.iter().zip(&noise).map(|(a, b)| 0.8 * a + 0.6 * b).collect();
             let norm = mixed.iter().map(|x| x * x).sum::<f32>().sqrt();
             vectors.push(Some(&mixed.iter().map(|x| x / norm).collect::<Vec<_>>()));
         }

@@ -179,7 +179,7 @@ impl ItemIndex {
     /// Allocates memory for this many more items.
     pub(super) fn reserve(&mut self, items: usize) {
         self.items.reserve(items);
-        self.session_of.reserve(items);
+        self.episode_of.reserve(items);
         self.length_norms.reserve(items);
         self.vectors.reserve(items);
     }

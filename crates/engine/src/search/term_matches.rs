@@ -5,16 +5,16 @@ use std::ops::Range;
 use treering_core::QuestionTerm;
 
 use super::filter::Filter;
-use super::index::{ItemIndex, NO_SESSION};
-use super::past::Past;
+use super::index::{ItemIndex, NO_EPISODE};
+use super::past::PastConversation;
 
 /// The terms of a query in each item, with counts.
 pub(super) struct TermMatches {
     pub(super) holds: Vec<u32>,
-    /// For each term the number of messages, and of sessions, that contain it.
+    /// For each term the number of messages, and of episodes, that contain it.
     pub(super) messages: Vec<u32>,
-    pub(super) session_counts: Vec<u32>,
-    pub(super) session_term_counts: Vec<u16>,
+    pub(super) episode_counts: Vec<u32>,
+    pub(super) episode_term_counts: Vec<u16>,
 }
 
 /// Marks which items of a range contain which terms.
@@ -27,8 +27,8 @@ pub(super) fn term_matches(
     let mut matches = TermMatches {
         holds: vec![0; range.len()],
         messages: vec![0; terms.len()],
-        session_counts: vec![0; terms.len()],
-        session_term_counts: vec![0; index.session_sizes.len() * terms.len()],
+        episode_counts: vec![0; terms.len()],
+        episode_term_counts: vec![0; index.episode_sizes.len() * terms.len()],
     };
     // Segment by segment, so that the marked items stay in the CPU cache.
     for segment in index.postings.segments(range) {
@@ -39,11 +39,11 @@ pub(super) fn term_matches(
             }
         }
     }
-    for (item, restored) in filter.past.iter().flat_map(Past::restored) {
+    for (item, restored) in filter.past.iter().flat_map(PastConversation::restored) {
         for (term, question_term) in terms.iter().enumerate() {
             if question_term.ids().any(|id| restored.terms.binary_search(&id).is_ok()) {
                 matches.holds[(item - range.start) as usize] |= 1 << term;
-                matches.count(index.session_of[item as usize], term, 1);
+                matches.count(index.episode_of[item as usize], term, 1);
             }
         }
     }
@@ -62,8 +62,8 @@ impl TermMatches {
         start: usize,
     ) {
         let scoped = filter.conversations.is_some();
-        // Consecutive items mostly belong to one session.
-        let (mut session, mut run_length) = (NO_SESSION, 0);
+        // Consecutive items mostly belong to one episode.
+        let (mut episode, mut run_length) = (NO_EPISODE, 0);
         for item in run.iter().map(|item| base + usize::from(*item)) {
             if scoped {
                 let number = item as u32;
@@ -79,23 +79,23 @@ impl TermMatches {
                 continue;
             }
             *bits |= 1 << term;
-            if index.session_of[item] != session {
-                self.count(session, term, run_length);
-                (session, run_length) = (index.session_of[item], 0);
+            if index.episode_of[item] != episode {
+                self.count(episode, term, run_length);
+                (episode, run_length) = (index.episode_of[item], 0);
             }
             run_length += 1;
         }
-        self.count(session, term, run_length);
+        self.count(episode, term, run_length);
     }
 
-    /// Counts messages of a session that contain the term at a position.
-    fn count(&mut self, session: u32, term: usize, messages: u32) {
-        if session == NO_SESSION || messages == 0 {
+    /// Counts messages of an episode that contain the term at a position.
+    fn count(&mut self, episode: u32, term: usize, messages: u32) {
+        if episode == NO_EPISODE || messages == 0 {
             return;
         }
         self.messages[term] += messages;
-        let count = &mut self.session_term_counts[session as usize * self.messages.len() + term];
-        self.session_counts[term] += u32::from(*count == 0);
+        let count = &mut self.episode_term_counts[episode as usize * self.messages.len() + term];
+        self.episode_counts[term] += u32::from(*count == 0);
         *count = count.saturating_add(u16::try_from(messages).unwrap_or(u16::MAX));
     }
 }

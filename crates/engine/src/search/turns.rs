@@ -22,8 +22,8 @@ pub(super) fn count(hits: &[Hit]) -> usize {
     turns.len() + hits.iter().filter(|hit| turn_of(hit).is_none()).count()
 }
 
-/// The first `limit` turns and nodes of ranked hits, and whether there are that many. A turn stands
-/// at the place of its best hit, which has the others of the turn in `same_turn`.
+/// The first `limit` turns and nodes of ranked hits, and whether there are that many. A turn takes
+/// the rank of its best hit; `same_turn` holds the others.
 ///
 /// A message of the user with the words of a question is the question itself, captured before. It
 /// never stands before its answer: another hit of its turn leads, and a turn without another hit

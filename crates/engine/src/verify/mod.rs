@@ -12,9 +12,9 @@ use treering_core::{
     ThreadName, Timestamp, Turn, TurnNo,
 };
 
-use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::{embed, orphaned_vectors};
 
 const PAGE: usize = 500;
 
@@ -50,9 +50,9 @@ pub struct Verification {
     pub nodes: u64,
     /// The inconsistencies.
     pub problems: Vec<IntegrityProblem>,
-    /// Harmless leftovers of rewritten data; a repair removes them.
+    /// Harmless leftovers of replaced data; a repair removes them.
     pub leftovers: Vec<IntegrityProblem>,
-    /// Nodes that are stale because a message was edited; an update rewrites them.
+    /// Nodes that are stale because a message was edited; an update regenerates them.
     pub stale: Vec<IntegrityProblem>,
     /// Warnings about data that may be missing, one sentence each.
     pub warnings: Vec<String>,
@@ -128,7 +128,7 @@ impl Engine {
         if !is_readable {
             return Ok(());
         }
-        match embed::orphaned_vectors(self, &*self.reader()?) {
+        match orphaned_vectors::orphaned_vectors(self, &*self.reader()?) {
             Ok(orphaned) => {
                 for (model, contents) in orphaned {
                     let (tenant, count) = (self.tenant(), contents.len());

@@ -64,7 +64,7 @@ fn split_jobs(
     let written: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
     let has_work = |kind: &JobKind| match kind {
         JobKind::EmbedTurn(turn) => turn.0 < conversation.totals.turns,
-        // A rewritten node may get another id; its old job then does nothing.
+        // A regenerated node may get another id; its old job then does nothing.
         JobKind::EmbedNode(level, ordinal, _) => written.contains(&(*level, *ordinal)),
         JobKind::PlanProject => true,
         JobKind::Summarize(_) if conversation.kind() == ConversationKind::Project => true,

@@ -204,7 +204,7 @@ pub(crate) fn store_node(
     if !is_of_project {
         planner.plan_top_after(conversation, job, Some(&node), writes)?;
     }
-    // An open session changes its project's tree only when something of it is written again.
+    // An open session changes its project's tree only when something of it is regenerated.
     if is_of_project || is_rewrite || conversation.state != ConversationState::Open {
         writes.extend(project::job_of(planner.reader, conversation, now)?);
     }

@@ -227,7 +227,7 @@ pub(crate) fn sealing() -> Workload {
         bench.append_all(&engine, "grows", 0, round * 5..(round + 1) * 5);
         work(&engine);
     }
-    // The top is written, dropped with the next turn, and written again.
+    // The top is written, dropped with the next turn, and regenerated.
     for round in 6..8 {
         let id = engine.find("grows").unwrap().id;
         engine.set_state(id, ConversationState::Closed).unwrap();

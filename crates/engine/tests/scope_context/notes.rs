@@ -1,5 +1,6 @@
 //! Notes: stored outside any session, first in the contexts of their scope while they are pinned.
 
+use treering_core::ports::ConversationFilter;
 use treering_engine::{Engine, NewNote, Note, NoteChange};
 
 use super::{engine, request, session, turns};
@@ -41,11 +42,30 @@ fn pinned_notes_come_first_in_the_contexts_of_their_scope() {
     let asked = request(Some("/srv/shop"), 1500, Some("is the lift out of order"));
     assert!(engine.scope_context(&asked).unwrap().markdown().contains("lift is out"));
 
-    let all = treering_core::ports::ConversationFilter::all(10);
+    let all = ConversationFilter::all(10);
     let listed = engine.listed_conversations(&all).unwrap();
     assert_eq!(listed.len(), 1, "notes are no session");
-    assert_eq!(engine.stats().unwrap().conversations, 1);
+    let stats = engine.stats().unwrap();
+    assert_eq!((stats.conversations, stats.totals.turns), (1, 3), "notes are no turns");
     assert_sound(&engine);
+}
+
+#[test]
+fn a_note_that_does_not_exist_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    session(&engine, 0, "/srv/shop", &turns(0, 1));
+    note(&engine, "Never deploy on Fridays.", Some("/srv/shop"), false);
+    let session = engine.listed_conversations(&ConversationFilter::all(1)).unwrap();
+    let slug = session[0].conversation.slug.clone();
+    for (reference, reason) in [
+        ("notes-shop", "expected NOTES#NUMBER".to_owned()),
+        ("notes-shop#1", "notes-shop has 1 note, counted from 0".to_owned()),
+        (&format!("{slug}#0"), format!("{slug} is a conversation")),
+    ] {
+        let error = engine.change_note(reference, NoteChange::Pin).unwrap_err().to_string();
+        assert!(error.contains(&reason), "{error}");
+    }
 }
 
 #[test]
@@ -66,11 +86,23 @@ fn a_note_is_corrected_unpinned_and_withdrawn() {
     let withdrawn = engine.change_note(&port.reference(), NoteChange::Withdraw).unwrap();
     assert!(withdrawn.withdrawn && !withdrawn.pinned && withdrawn.text.is_empty());
     assert!(!markdown(&engine).contains("7411"));
+    let again = engine.change_note(&port.reference(), NoteChange::Pin).unwrap_err();
+    assert!(again.to_string().contains("withdrawn"), "{again}");
     let hits = engine.search(&treering_engine::Query {
         text: "staging port".into(),
         ..treering_engine::Query::default()
     });
     assert!(hits.unwrap().hits.is_empty());
+    let pinned = note(&engine, "Deploy on Mondays.", Some("/srv/shop"), true);
+    let selection = treering_core::ItemSelection::Message(pinned.idx);
+    let target = treering_core::ForgetTarget::Items(pinned.conversation, selection);
+    engine.forget(&treering_engine::Forget::new(target)).unwrap();
+    for change in [NoteChange::Pin, NoteChange::Withdraw, NoteChange::Correct("x".into())] {
+        let forgotten = engine.change_note(&pinned.reference(), change).unwrap_err();
+        assert!(forgotten.to_string().contains("forgotten"), "{forgotten}");
+    }
+    let notes = engine.find(&pinned.conversation.to_string()).unwrap();
+    assert!(!notes.is_pinned(pinned.idx), "a forgotten note takes no place among the pinned ones");
     let unknown = engine.change_note("session-0#1", NoteChange::Pin).unwrap_err();
     assert!(unknown.to_string().contains("session-0"), "{unknown}");
     assert_sound(&engine);

@@ -1,4 +1,4 @@
-//! Project trees: the nodes over the sessions of a project.
+//! Project trees: the nodes that cover the sessions of a project.
 
 use std::collections::BTreeSet;
 

@@ -190,7 +190,7 @@ pub(super) const JOBS: &[Damage] = &[
                 planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
                 moment, failures, planned_at, json_set(work, '$.ordinal', 99) FROM jobs WHERE kind = 1",
         expected: &[
-            "quay: job 000000000000 has nothing to work on: summarise messages #0–#3 of 2 turns (level 1)",
+            "quay: job 000000000000 has nothing to work on: summarize messages #0–#3 of 2 turns (level 1)",
         ],
         after_repair: Clean,
     },

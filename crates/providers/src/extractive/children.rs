@@ -16,7 +16,7 @@ impl SourceDocument {
         let mut points = child.content.points();
         points.sort_by_key(Point::order);
         // Only the lines of the extractive summarizer are known to begin with their speaker.
-        let is_labelled = !child.content.ranking.is_empty()
+        let is_labeled = !child.content.ranking.is_empty()
             && points.iter().all(|point| label(point.text).is_some());
         for (line, point) in points.iter().enumerate() {
             let day = match point.day {
@@ -24,7 +24,7 @@ impl SourceDocument {
                 None => is_one_day.then(|| self.day(child.range_start)).flatten(),
             };
             let first = self.units.len();
-            match is_labelled.then(|| quoted_sentences(point.text)).flatten() {
+            match is_labeled.then(|| quoted_sentences(point.text)).flatten() {
                 Some((name, sentences)) => {
                     self.read_sentences(point, passage, name, &sentences);
                 }

@@ -15,6 +15,9 @@ use super::points::SummaryPoint;
 use super::rendering;
 use super::unit::{SourceDocument, Unit};
 
+/// Selects a list of a node.
+type ListOf = fn(&NodeContent) -> &Vec<String>;
+
 /// Maximum length of a sentence in a list, in characters.
 const MAX_ITEM_CHARS: usize = 220;
 
@@ -70,8 +73,7 @@ pub(crate) fn facts(request: &SummaryRequest, source: &Facts, content: &mut Node
         spoken.numbers.iter().filter(|number| is_telling(number)).cloned().collect();
     let dates: Vec<String> = spoken.relative_dates.iter().chain(&spoken.dates).cloned().collect();
     let names: Vec<String> = spoken.names.iter().filter(|name| is_entity(name)).cloned().collect();
-    type Of = fn(&NodeContent) -> &Vec<String>;
-    let rank = |own: &[String], of: Of, most: usize| {
+    let rank = |own: &[String], of: ListOf, most: usize| {
         let mut ranking = TopItems::default();
         for child in children(request) {
             of(&child.content).iter().for_each(|item| ranking.add(item, 1));
@@ -147,8 +149,7 @@ pub(super) fn points(
         };
         units.map(line).take(most * 4).collect()
     };
-    type Of = fn(&NodeContent) -> &Vec<String>;
-    let gather = |own: Vec<String>, of: Of| {
+    let gather = |own: Vec<String>, of: ListOf| {
         let before = children(request).flat_map(|child| of(&child.content)).cloned();
         distinct(before.chain(own), most, request.deduplicate)
     };
@@ -164,8 +165,8 @@ pub(super) fn points(
     content.key_findings = findings(points, request.deduplicate);
 }
 
-/// The best points that no other list has, in the order of the source. If there are too few, others
-/// join them.
+/// The findings, in the order of the source. Prefers points that are in no other list; fills up
+/// with others.
 fn findings(points: &[SummaryPoint], deduplicate: bool) -> Vec<String> {
     let is_plain =
         |point: &SummaryPoint| matches!(point.part, SummaryPart::Overview | SummaryPart::Findings);

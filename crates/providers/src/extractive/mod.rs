@@ -24,7 +24,7 @@ use treering_core::{
 
 use compose::Composer;
 use points::SummaryPoint;
-use select::{Budget, Pick};
+use select::{Budget, SelectedUnit};
 use unit::{SourceDocument, Unit};
 
 /// Summarizes by selecting sentences.
@@ -122,11 +122,11 @@ fn choose(
         if continues { text } else { text + speaker }
     };
     let picks = select::select(document, budget, request.deduplicate, cost);
-    let of = |picks: &[Pick]| points::points(document, picks, request.strategy);
+    let of = |picks: &[SelectedUnit]| points::points(document, picks, request.strategy);
     let mut points = of(&picks);
     points.retain(|point| is_grounded(&point.text));
     if points.is_empty() {
-        let single = |unit| of(&[Pick { unit, limit: None }]);
+        let single = |unit| of(&[SelectedUnit { unit, limit: None }]);
         let all = (0..document.units.len()).map(single);
         points = all
             .into_iter()

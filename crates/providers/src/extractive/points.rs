@@ -7,7 +7,7 @@ use treering_core::sentence::SegmentKind;
 
 use super::cues::{self, SpeechAct};
 use super::rendering;
-use super::select::Pick;
+use super::select::SelectedUnit;
 use super::unit::{SourceDocument, Unit};
 use super::worth::{completeness, worth};
 
@@ -36,10 +36,10 @@ const MAX_JOINED_CHARS: usize = 240;
 /// The points of the selected units, in the order of the source.
 pub(super) fn points(
     document: &SourceDocument,
-    picks: &[Pick],
+    picks: &[SelectedUnit],
     strategy: Strategy,
 ) -> Vec<SummaryPoint> {
-    let mut order: Vec<(usize, &Pick)> = picks.iter().enumerate().collect();
+    let mut order: Vec<(usize, &SelectedUnit)> = picks.iter().enumerate().collect();
     order.sort_by_key(|(_, pick)| pick.unit);
     let mut points: Vec<SummaryPoint> = Vec::new();
     for (rank, pick) in order {

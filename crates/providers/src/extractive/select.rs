@@ -23,7 +23,7 @@ pub(super) enum Budget {
 
 /// A selected unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Pick {
+pub(super) struct SelectedUnit {
     /// The unit's index.
     pub(super) unit: usize,
     /// The length to cut it to, if all of it does not fit.
@@ -41,21 +41,21 @@ pub(super) fn select(
     budget: Budget,
     distinct: bool,
     cost: impl Fn(usize, bool) -> usize,
-) -> Vec<Pick> {
+) -> Vec<SelectedUnit> {
     let mut cover = Cover::new(document, &cost);
-    let mut heap: BinaryHeap<Bid> = (0..document.units.len())
-        .map(|unit| Bid { gain: cover.gain(unit), unit, round: 0 })
+    let mut heap: BinaryHeap<HeapEntry> = (0..document.units.len())
+        .map(|unit| HeapEntry { gain: cover.gain(unit), unit, round: 0 })
         .filter(|bid| bid.gain > 0.0)
         .collect();
     // A summary of summaries opens with the first thing that somebody wanted and said in full.
-    let opens = |bid: &&Bid| {
+    let opens = |bid: &&HeapEntry| {
         let unit = &document.units[bid.unit];
         unit.is_wanted && unit.worth.is_some()
     };
-    let is_short = |bid: &&Bid| document.units[bid.unit].terms.len() < WEIGHTS.complete;
+    let is_short = |bid: &&HeapEntry| document.units[bid.unit].terms.len() < WEIGHTS.complete;
     let opening = heap.iter().filter(opens).min_by_key(|bid| (is_short(bid), bid.unit)).copied();
-    heap.extend(opening.map(|bid| Bid { gain: f32::MAX, ..bid }));
-    let mut chosen: Vec<Pick> = Vec::new();
+    heap.extend(opening.map(|bid| HeapEntry { gain: f32::MAX, ..bid }));
+    let mut chosen: Vec<SelectedUnit> = Vec::new();
     let mut misfit = None;
     let (mut used, mut round, mut misfits) = (0, 0, 0);
     while let Some(bid) = heap.pop() {
@@ -63,7 +63,7 @@ pub(super) fn select(
             continue;
         }
         if bid.round < round {
-            heap.push(Bid { gain: cover.gain(bid.unit), round, ..bid });
+            heap.push(HeapEntry { gain: cover.gain(bid.unit), round, ..bid });
             continue;
         }
         let group = cover.group(bid.unit);
@@ -91,7 +91,7 @@ pub(super) fn select(
         };
         for unit in group {
             cover.take(unit);
-            chosen.push(Pick { unit, limit });
+            chosen.push(SelectedUnit { unit, limit });
         }
         used += size;
         round += 1;
@@ -107,7 +107,7 @@ pub(super) fn select(
         && used < chars * 4 / 5
         && chars - used >= MIN_CUT_CHARS
     {
-        chosen.push(Pick { unit: bid.unit, limit: Some(chars - used) });
+        chosen.push(SelectedUnit { unit: bid.unit, limit: Some(chars - used) });
     }
     chosen
 }
@@ -218,27 +218,27 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
 
 /// A heap entry: a unit, and its gain as of a round.
 #[derive(Debug, Clone, Copy)]
-struct Bid {
+struct HeapEntry {
     gain: f32,
     unit: usize,
     round: usize,
 }
 
-impl PartialEq for Bid {
+impl PartialEq for HeapEntry {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Bid {}
+impl Eq for HeapEntry {}
 
-impl PartialOrd for Bid {
+impl PartialOrd for HeapEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Bid {
+impl Ord for HeapEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         self.gain.total_cmp(&other.gain).then(other.unit.cmp(&self.unit))
     }

@@ -16,7 +16,7 @@ pub(super) struct Weights {
     pub(super) fixed: f32,
     /// Minimum sum of a unit's term weights.
     pub(super) least: f32,
-    /// Number of content words with which a point says a whole thing.
+    /// Number of content words of a complete statement.
     pub(super) complete: usize,
     /// Factor of a sentence in which speakers talk about themselves and not about the listener.
     pub(super) own: f32,
@@ -99,8 +99,8 @@ pub(super) fn worth(document: &SourceDocument, unit: &Unit, index: usize) -> f32
     act * announces * kind * role * person * refers * dated * wanted * reply * (1.0 + lead)
 }
 
-/// The factor of units that share a line: few words say only a part of something, unless they
-/// decide it. The points of a child have it in their worth.
+/// The factor of units that share a line: a line with few words is incomplete, unless it states
+/// a decision. The points of a child have it in their worth.
 pub(super) fn completeness<'a>(units: impl IntoIterator<Item = &'a Unit>) -> f32 {
     let words = |unit: &Unit| match unit.worth.is_some() || unit.act == SpeechAct::Decision {
         true => WEIGHTS.complete,

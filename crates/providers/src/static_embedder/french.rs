@@ -11,7 +11,7 @@
 //! | the English words, as rows of the table of word pieces | words × 4 × 2 |
 //! | concatenated words, folded | length of the texts |
 
-use super::texts::{Header, Texts};
+use super::texts::{TableHeader, Texts};
 use crate::wordpiece::PieceHash;
 
 /// English words for each French word.
@@ -27,7 +27,7 @@ pub(super) struct FrenchWords {
 impl FrenchWords {
     /// Parses the asset. In a constant, a malformed asset is a compile error.
     pub(super) const fn read(bytes: &'static [u8]) -> Self {
-        let (header, bytes) = Header::read(bytes, b"TRFRENCH");
+        let (header, bytes) = TableHeader::read(bytes, b"TRFRENCH");
         assert!(header.width == WIDTH, "wrong number of English words");
         let (slots, bytes) = bytes.split_at(header.slots * 2);
         let (ends, bytes) = bytes.split_at(header.rows * 4);
@@ -36,8 +36,8 @@ impl FrenchWords {
         Self { texts: Texts::new(slots, ends, texts), neighbors: neighbors.as_chunks().0 }
     }
 
-    /// The rows of the English words that are nearest to a folded French word. None for an
-    /// unknown word, and for one that English spells alike.
+    /// The rows of the English words that are nearest to a folded French word. Empty for an
+    /// unknown word and for a word with the same spelling in English.
     pub(super) fn neighbors(&self, word: &str) -> Option<[u16; WIDTH]> {
         let hash = word.bytes().fold(PieceHash::EMPTY, PieceHash::with);
         let row = self.texts.find(hash, word.as_bytes())?;

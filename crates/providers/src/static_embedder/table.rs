@@ -12,7 +12,7 @@
 //! | concatenated texts of the pieces | length of the texts |
 //! | rows | rows × dims |
 
-use super::texts::{Header, Texts};
+use super::texts::{TableHeader, Texts};
 use crate::wordpiece::{PieceHash, PieceLookup};
 
 /// Dimensions of a vector.
@@ -29,7 +29,7 @@ pub(super) struct Table {
 impl Table {
     /// Parses the asset. In a constant, a malformed asset is a compile error.
     pub(super) const fn read(bytes: &'static [u8]) -> Self {
-        let (header, bytes) = Header::read(bytes, b"TRSTATIC");
+        let (header, bytes) = TableHeader::read(bytes, b"TRSTATIC");
         assert!(header.width == DIMS, "wrong number of dimensions");
         let (slots, bytes) = bytes.split_at(header.slots * 2);
         let (ends, bytes) = bytes.split_at(header.rows * 4);

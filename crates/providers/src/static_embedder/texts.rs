@@ -6,14 +6,14 @@ const VERSION: u32 = 1;
 
 /// The header of an asset: eight bytes that name its kind, then the version, the number of rows,
 /// their width, the number of slots and the length of the texts.
-pub(super) struct Header {
+pub(super) struct TableHeader {
     pub(super) rows: usize,
     pub(super) width: usize,
     pub(super) slots: usize,
     pub(super) texts_length: usize,
 }
 
-impl Header {
+impl TableHeader {
     /// Parses the header, and returns the rest.
     pub(super) const fn read(bytes: &'static [u8], kind: &[u8; 8]) -> (Self, &'static [u8]) {
         let (magic, bytes) = bytes.split_at(kind.len());

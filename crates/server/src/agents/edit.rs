@@ -48,9 +48,9 @@ pub enum Edit {
 /// The treatment of entries for Treering that a person made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnEntries {
-    /// They stay as they are, in place of those of this edit.
+    /// Keep them, and skip this edit.
     Keep,
-    /// They get the command of this edit, and keep all their other keys.
+    /// Set their command, and keep their other keys.
     Merge,
 }
 
@@ -358,7 +358,7 @@ fn runs_same_hook(existing: &Value, new: &Value) -> bool {
     existing.contains("treering") && tail(&existing).is_some() && tail(&existing) == tail(&new)
 }
 
-/// Whether every key of a value, at any depth, is one of the other.
+/// Whether `other` contains every key of `value`, at any depth.
 fn has_only_keys_of(value: &Value, other: &Value) -> bool {
     match (value, other) {
         (Value::Object(value), Value::Object(other)) => value

@@ -24,7 +24,7 @@ pub struct RecallRequest {
     pub trigger: RecallTrigger,
     /// The folder that the agent works in.
     pub folder: String,
-    /// The key of the session that asks.
+    /// The key of the calling session.
     pub key: Option<String>,
 }
 

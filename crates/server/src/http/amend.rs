@@ -10,10 +10,10 @@ use crate::views::{AmendView, HistoryView};
 
 /// Edit a message, or mark it as wrong
 ///
-/// An edit keeps the earlier text in the history of the message, and makes the summaries over it
-/// stale or writes them again. A wrong message stays in the record and is never handed out as true.
+/// An edit keeps the earlier text in the history of the message, and makes the summaries that cover it
+/// stale or regenerates them. A wrong message stays in the history and is never returned as true.
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}/messages/{idx}", tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id"),
         ("idx" = u32, Path, description = "Position of the message, from 0")),
     request_body = AmendRequest, responses((status = 200, body = AmendView,
         description = "What was changed"), Problems))]
@@ -28,7 +28,7 @@ pub(super) async fn amend(
 /// Read the earlier versions of a message
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/messages/{idx}/history",
     tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id"),
         ("idx" = u32, Path, description = "Position of the message, from 0")),
     responses((status = 200, body = HistoryView,
         description = "The earlier versions of the message"), Problems))]

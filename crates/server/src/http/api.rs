@@ -83,7 +83,7 @@ pub(super) async fn create(
 
 /// Read the tree of a conversation as an outline
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/tree", tag = "search",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     responses((status = 200, body = TreePage,
         description = "The tree as an outline"), Problems))]
 pub(super) async fn tree(
@@ -95,7 +95,7 @@ pub(super) async fn tree(
 
 /// List the nodes of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/nodes", tag = "search",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix"), NodesRequest),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id"), NodesRequest),
     responses((status = 200, body = NodeList,
         description = "The nodes"), Problems))]
 pub(super) async fn nodes(
@@ -108,7 +108,7 @@ pub(super) async fn nodes(
 
 /// Read the turns of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}", tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix"), PageRequest),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id"), PageRequest),
     responses((status = 200, body = ConversationPage,
         description = "The turns"), Problems))]
 pub(super) async fn page(
@@ -121,10 +121,10 @@ pub(super) async fn page(
 
 /// Rename, close, archive, reopen or label a conversation
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}", tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     request_body = ChangeRequest, responses((status = 200, body = ConversationView,
         description = "The conversation"), Problems))]
-pub(super) async fn change(
+pub(super) async fn change_conversation(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
     Body(request): Body<ChangeRequest>,
@@ -132,11 +132,11 @@ pub(super) async fn change(
     respond(&grant, WRITE, move |service| service.change(&reference, &request)).await
 }
 
-/// Get the status of a conversation
+/// Read the status of a conversation
 ///
 /// Reports the critical work that the next context waits for, background jobs and model usage.
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/status", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     responses((status = 200, body = StatusView,
         description = "The status"), Problems))]
 pub(super) async fn status(
@@ -153,7 +153,7 @@ pub(super) async fn status(
 /// the background. With `wait`, returns when every level is written. `job` identifies the jobs in
 /// the log.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/update", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     request_body = UpdateRequest, responses((status = 202, body = UpdateView,
         description = "The planned jobs, and their state"), Problems))]
 pub(super) async fn update(
@@ -199,7 +199,7 @@ fn wait_timeout(service: &Service) -> Duration {
 
 /// Read the nodes above a message
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/messages/{idx}/nodes", tag = "search",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id"),
         ("idx" = u32, Path, description = "Position of the message, from 0")),
     responses((status = 200, body = ExpandView,
         description = "The nodes above, and the sources"), Problems))]
@@ -299,7 +299,7 @@ pub(super) async fn logs(
     respond(&grant, READ, move |service| service.logs(&request)).await
 }
 
-/// Get statistics of the store and its trees, or of one conversation
+/// Read statistics of the store and its trees, or of one conversation
 #[utoipa::path(get, path = "/v1/stats", tag = "work", params(StatsRequest),
     responses((status = 200, body = StatsView,
         description = "The statistics"), Problems))]
@@ -310,7 +310,7 @@ pub(super) async fn stats(
     respond(&grant, READ, move |service| service.stats(&request)).await
 }
 
-/// Get Prometheus metrics
+/// Read Prometheus metrics
 ///
 /// With a token, the response covers the token's tenant, and the process if the server was started
 /// for that tenant. Without a token (loopback only), it covers the process and all tenants.

@@ -1,6 +1,6 @@
-//! The bytes from and to a client: records whether the client keeps the server waiting, ends
-//! connections whose client does not read, and takes what a client still sends when the server
-//! closes, so that the client reads its answer.
+//! The bytes from and to a client. Records whether the server waits for the client. Ends
+//! connections whose client does not read. When the server closes, it reads the rest of the
+//! request, so that the client receives the response.
 
 use std::io;
 use std::pin::Pin;
@@ -25,13 +25,13 @@ pub(super) struct ClientIo {
     stream: TcpStream,
     connection: Arc<Connection>,
     write_timeout: Duration,
-    /// The end of the time to read on, while the client does not read.
+    /// Deadline for the client to continue reading.
     write_deadline: Option<Pin<Box<Sleep>>>,
-    linger: Option<Linger>,
+    linger: Option<LingeringClose>,
 }
 
-/// A connection whose answers are sent.
-struct Linger {
+/// The state of a lingering close: the responses are sent, and the rest of the request is read.
+struct LingeringClose {
     deadline: Instant,
     quiet: Pin<Box<Sleep>>,
 }
@@ -49,7 +49,7 @@ impl ClientIo {
     /// connection, and the client loses the answer.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Self { stream, linger, .. } = self;
-        let linger = linger.get_or_insert_with(|| Linger {
+        let linger = linger.get_or_insert_with(|| LingeringClose {
             deadline: Instant::now() + LINGER,
             quiet: Box::pin(sleep(LINGER_QUIET)),
         });

@@ -1,5 +1,5 @@
-//! The limit on open connections. When it is reached, the next client takes over from the
-//! connection that has kept the server waiting for longest, so that stalled connections lock
+//! The limit on open connections. When it is reached, the server closes the connection that has
+//! waited for its client longest and accepts the next one, so that stalled connections lock
 //! nobody out.
 
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl ConnectionLimit {
 
 impl OpenConnections {
     /// Returns whether fewer than `limit` of some connections are open. Closes the one that has
-    /// kept the server waiting for longest, if it is necessary and there is one.
+    /// waited for its client longest, if it is necessary and there is one.
     fn make_room(&mut self, limit: usize, is_counted: impl Fn(&Connection) -> bool) -> bool {
         let counted = || self.by_id.iter().filter(|(_, it)| is_counted(it));
         if counted().count() < limit {
@@ -115,7 +115,7 @@ impl Connection {
         self.health_checks_only
     }
 
-    /// The time since which the server waits for the client; `None` while it works.
+    /// Start of the wait for the client; `None` while the server works on a request.
     fn waiting_since(&self) -> Option<Instant> {
         let activity = lock(&self.activity);
         let waits = !activity.has_request || activity.awaits_body || activity.awaits_reader;
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Returns when another client takes over from the connection.
+    /// Returns when the server closes the connection for another client.
     pub(super) async fn closed(&self) {
         self.closed.cancelled().await;
     }

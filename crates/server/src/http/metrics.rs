@@ -113,7 +113,7 @@ const AMOUNTS: [(&str, &str, Amount); 12] = [
     ("tokens", "Tokens in all messages", |it| it.tokens as f64),
     ("jobs_queued", "Jobs waiting or running", |it| it.tree.jobs_queued.into()),
     ("jobs_failed", "Jobs that failed permanently", |it| it.tree.jobs_failed.into()),
-    ("dirty_ratio", "Share of nodes to be rewritten", |it| it.tree.dirty_ratio),
+    ("dirty_ratio", "Share of nodes to be regenerated", |it| it.tree.dirty_ratio),
     ("saved_ratio", "Share of tokens that the topmost nodes save", |it| it.tree.ratio),
     ("tokens_saved", "Tokens that the topmost nodes save", |it| it.tree.tokens_saved as f64),
     ("estimated_cost_savings_dollars", "Cost of the saved tokens as model input", |it| {

@@ -13,7 +13,7 @@ use crate::views::{NoteList, NoteView};
 /// A note is a statement to keep, outside any conversation. Durable when the response arrives.
 #[utoipa::path(post, path = "/v1/notes", tag = "notes", request_body = NoteRequest,
     responses((status = 200, description = "The note", body = NoteView), Problems))]
-pub(super) async fn add(
+pub(super) async fn add_note(
     Extension(grant): Extension<Grant>,
     Body(request): Body<NoteRequest>,
 ) -> ApiResult<NoteView> {
@@ -23,7 +23,7 @@ pub(super) async fn add(
 /// List notes, pinned ones first
 #[utoipa::path(get, path = "/v1/notes", tag = "notes", params(NotesRequest),
     responses((status = 200, description = "The notes", body = NoteList), Problems))]
-pub(super) async fn list(
+pub(super) async fn list_notes(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<NotesRequest>,
 ) -> ApiResult<NoteList> {
@@ -35,7 +35,7 @@ pub(super) async fn list(
     params(("notes" = String, Path, description = "The name before the # of the note, such as notes-shop"),
         ("number" = u32, Path, description = "The number after it")),
     request_body = ChangeNoteRequest, responses((status = 200, description = "The note", body = NoteView), Problems))]
-pub(super) async fn change(
+pub(super) async fn change_note(
     Extension(grant): Extension<Grant>,
     PathParams((notes, number)): PathParams<(String, u32)>,
     Body(request): Body<ChangeNoteRequest>,

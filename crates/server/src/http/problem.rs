@@ -83,7 +83,7 @@ impl From<ServiceError> for Problem {
                 Error::Provider(_) | Error::Unanswered(_) => StatusCode::BAD_GATEWAY,
                 Error::Store(StoreError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
                 // Nobody waits for the answer.
-                Error::Cancelled => StatusCode::REQUEST_TIMEOUT,
+                Error::Canceled => StatusCode::REQUEST_TIMEOUT,
                 Error::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             },
             ServiceError::InvalidRequest(_) => StatusCode::BAD_REQUEST,

@@ -31,7 +31,7 @@ const HEALTH_CHECKS: [&str; 2] = ["/health", "/ready"];
 
 type Requests = TowerToHyperService<Router>;
 
-/// Serves until `stop` is cancelled, and then until the open requests are answered.
+/// Serves until `stop` is canceled, and then until the open requests are answered.
 pub(super) async fn serve_connections(
     mut listener: TcpListener,
     router: Router,

@@ -10,10 +10,10 @@ use crate::views::{NodeView, PolicyView, ThreadList, TurnSummaryView};
 
 /// Store a summary that you wrote
 ///
-/// It becomes the node over the given turns or nodes, which are a sealed window or group, or the
-/// first of those that nothing covers yet. The nodes above it are rewritten.
+/// It becomes the node that covers the given turns or nodes, which are a sealed window or group, or the
+/// first of those that nothing covers yet. The nodes above it are regenerated.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/summaries", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     request_body = StoreSummaryRequest, responses((status = 200, body = NodeView,
         description = "The node"), Problems))]
 pub(super) async fn store_summary(
@@ -26,7 +26,7 @@ pub(super) async fn store_summary(
 
 /// Summarize a stored turn; nothing is stored
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/turns/{turn}/summarize", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id"),
         ("turn" = u32, Path, description = "Number of the turn, from 0")),
     responses((status = 200, body = TurnSummaryView,
         description = "The summary; it is not stored"), Problems))]
@@ -51,10 +51,10 @@ pub(super) async fn summarize_given(
 
 /// Summarize the nodes of a level now
 ///
-/// Writes one node over the nodes of this level that no higher node covers, except for the last.
+/// Writes one node that covers the nodes of this level that no higher node covers, except for the last.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/levels/{level}/summarize",
     tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id"),
         ("level" = u8, Path, description = "The level to summarize, from 1")),
     responses((status = 200, body = NodeView,
         description = "The node"), Problems))]
@@ -67,7 +67,7 @@ pub(super) async fn summarize_level(
 
 /// List the threads of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/threads", tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     responses((status = 200, body = ThreadList,
         description = "The threads"), Problems))]
 pub(super) async fn threads(
@@ -79,7 +79,7 @@ pub(super) async fn threads(
 
 /// Create a thread that branches off another
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/threads", tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     request_body = ForkRequest, responses((status = 200, body = ThreadList,
         description = "The threads"), Problems))]
 pub(super) async fn fork(
@@ -92,7 +92,7 @@ pub(super) async fn fork(
 
 /// Read the policy of a conversation: every parameter in force, and its origin
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/policy", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     responses((status = 200, body = PolicyView,
         description = "Every policy parameter in force, and its origin"), Problems))]
 pub(super) async fn policy(
@@ -104,7 +104,7 @@ pub(super) async fn policy(
 
 /// Set the policy parameters of a conversation
 #[utoipa::path(put, path = "/v1/conversations/{conversation}/policy", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    params(("conversation" = String, Path, description = "Slug, key, id, or the first digits of an id")),
     request_body = PolicyRequest, responses((status = 200, body = PolicyView,
         description = "Every policy parameter in force, and its origin"), Problems))]
 pub(super) async fn set_policy(

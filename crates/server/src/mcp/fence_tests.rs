@@ -206,7 +206,7 @@ fn texts(service: &Service, slug: &str) -> Vec<(&'static str, String)> {
         ("tool expand of a conversation", expand(slug.to_owned())),
         ("tool sessions", render::sessions(&sessions, engine, TOKENS)),
         ("prompt recall", prompt("recall", json!({ "question": "Where is the harbour?" }))),
-        ("prompt summarise", prompt("summarise-session", json!({ "conversation": slug }))),
+        ("prompt summarize", prompt("summarize-session", json!({ "conversation": slug }))),
     ]
 }
 
@@ -234,7 +234,7 @@ fn assert_fenced(form: &str, text: &str, ordinary: &str) {
         let outside_code: String = line.split('`').step_by(2).collect();
         let has_label = outside_code.to_lowercase().contains("system:");
         assert!(!has_label, "{form} has a label of the system: {line:?}\n{text}");
-        let is_ours = ["#", "- `", "`", "[", "Record of", "  same turn: ", "From the memory of"]
+        let is_ours = ["#", "- `", "`", "[", "Record of", "  same turn: ", "From Treering"]
             .iter()
             .any(|start| line.starts_with(start));
         // A message right after another has a header that is only the plain name of its speaker.

@@ -1,7 +1,7 @@
 //! The MCP server: tools, resources and prompts for agents. The same handler serves stdio and
 //! HTTP; the transport provides the caller's grant.
 
-mod asking;
+mod caller;
 mod convert;
 #[cfg(test)]
 mod fence_tests;
@@ -31,7 +31,7 @@ use treering_core::TenantId;
 use treering_core::ports::ConversationFilter;
 
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
-pub use asking::claude_code_session;
+pub use caller::claude_code_session;
 pub use stdio::serve_stdio;
 
 use progress::Progress;
@@ -53,7 +53,7 @@ pub struct McpServer {
     /// The grant of every request; `None` if each request carries its own.
     grant: Option<Grant>,
     /// The key of the session that the server was started for.
-    asking: Option<String>,
+    caller: Option<String>,
     tasks: Tasks,
 }
 
@@ -61,20 +61,20 @@ impl McpServer {
     /// A server with one grant for all requests, for the user who started the process.
     #[must_use]
     pub fn of(grant: Grant) -> Self {
-        Self { grant: Some(grant), asking: None, tasks: Tasks::default() }
+        Self { grant: Some(grant), caller: None, tasks: Tasks::default() }
     }
 
     /// A server for one session of an agent, by its key. A search leaves that session out.
     #[must_use]
     pub fn asked_by(self, session: Option<String>) -> Self {
-        Self { asking: session, ..self }
+        Self { caller: session, ..self }
     }
 
     /// A server whose requests carry their grant in the extensions of the HTTP request. Clones
     /// share their tasks.
     #[must_use]
     pub fn by_request() -> Self {
-        Self { grant: None, asking: None, tasks: Tasks::default() }
+        Self { grant: None, caller: None, tasks: Tasks::default() }
     }
 
     fn grant(&self, context: &RequestContext<RoleServer>) -> Result<Grant, ErrorData> {
@@ -169,9 +169,9 @@ impl ServerHandler for McpServer {
         };
         let (grant, progress) = (self.grant(&context)?, Progress::of(&context));
         let mut arguments = request.arguments.unwrap_or_default();
-        let asking = asking::session_of(&context.meta).or_else(|| self.asking.clone());
-        if let (MemoryTool::Search | MemoryTool::Context, Some(asking)) = (tool, asking) {
-            arguments.entry("asked_by").or_insert_with(|| asking.into());
+        let caller = caller::session_of(&context.meta).or_else(|| self.caller.clone());
+        if let (MemoryTool::Search | MemoryTool::Context, Some(caller)) = (tool, caller) {
+            arguments.entry("asked_by").or_insert_with(|| caller.into());
         }
         if tool.is_long() {
             let (grant, arguments) = (grant.clone(), arguments.clone());

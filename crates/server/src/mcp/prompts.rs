@@ -25,7 +25,7 @@ pub(super) fn prompts() -> Vec<Prompt> {
         )
         .with_title("Recall"),
         Prompt::new(
-            "summarise-session",
+            "summarize-session",
             Some("Summarizes a conversation: decisions, work done and open questions"),
             Some(vec![argument("conversation", "Slug or id; default: the latest", false)]),
         )
@@ -51,9 +51,12 @@ pub(super) fn get(
             })?;
             recall(service, &question, text("conversation").as_deref())
         }
-        "summarise-session" => summarise(service, text("conversation").as_deref()),
+        // The second name is an earlier spelling.
+        "summarize-session" | "summarise-session" => {
+            summarize(service, text("conversation").as_deref())
+        }
         other => Err(ServiceError::NotFound(format!(
-            "unknown prompt {other:?}; the prompts are recall and summarise-session"
+            "unknown prompt {other:?}; the prompts are recall and summarize-session"
         ))),
     }
 }
@@ -81,7 +84,7 @@ fn recall(
         .with_description("A question with search results from memory"))
 }
 
-fn summarise(service: &Service, reference: Option<&str>) -> Result<GetPromptResult, ServiceError> {
+fn summarize(service: &Service, reference: Option<&str>) -> Result<GetPromptResult, ServiceError> {
     let found = service.named_or_latest(reference)?;
     let subject = ContextSubject::Conversation(Box::new(found));
     let context = service.context(&subject, &ContextParams::default())?;

@@ -12,7 +12,7 @@ use crate::local_time::{local, local_of};
 use crate::service::{ContextSubject, ConversationList, ExpandedItem, Expansion, SearchAnswer};
 use crate::views::{
     AmendView, ConversationView, ExpandView, ForgetView, FoundView, HitView, LineView, NodeView,
-    NoteList, NoteView,
+    NoteList, NoteView, UpdateView,
 };
 
 /// Maximum characters of a listing line; `expand` reads the rest.
@@ -21,6 +21,9 @@ const LINE_CHARS: usize = 400;
 const NAME_CHARS: usize = 80;
 /// Tokens for the last line of a context.
 pub(super) const CONTEXT_FRAME_TOKENS: u32 = 70;
+
+/// Stands for the text of a message that is left out.
+const LEFT_OUT: &str = "left out: it was forgotten or is wrong";
 
 /// The id of a message for the other tools.
 fn message_id(slug: &str, idx: MessageIdx) -> String {
@@ -221,7 +224,10 @@ fn expand_message(
     let (slug, idx) = (conversation.slug.as_str(), message.idx);
     let id = message_id(slug, idx);
     let mut text = format!("`{id}` {} · {}\n", speaker(message), local(message.body.at));
-    push_cut(&mut text, &message.body.text, &mut budget);
+    match message.body.forgotten {
+        true => text.push_str(LEFT_OUT),
+        false => push_cut(&mut text, &message.body.text, &mut budget),
+    }
     let up = around.up.into_iter().map(|it| line(it, conversation)).collect();
     list(&mut text, "Above", up, &mut budget);
     let others = turns.iter().flat_map(WholeTurn::items);
@@ -243,6 +249,10 @@ fn expand_message(
 fn other_step(step: &TurnItem<'_>, slug: &str, idx: MessageIdx) -> Option<String> {
     let (id, speaker, text) = match step {
         TurnItem::Message(message) if message.idx == idx => return None,
+        TurnItem::Message(message) if message.body.forgotten => {
+            let id = message_id(slug, message.idx);
+            return Some(format!("- `{id}` {}, {LEFT_OUT}", speaker(message)));
+        }
         TurnItem::Message(message) => (message.idx, speaker(message), message.body.text.clone()),
         TurnItem::ToolCall(call) => {
             let result = call.call.outcome.as_ref().map(|outcome| outcome.result.to_text());
@@ -320,10 +330,38 @@ pub(super) fn amend(view: &AmendView) -> String {
     let what = if view.wrong { "marked as wrong" } else { "edited" };
     let summaries = match (view.nodes.len(), view.rewrites) {
         (0, _) => String::new(),
-        (_, true) => " The summaries over it are written again.".into(),
-        (_, false) => " The summaries over it are stale; call `summaries_update`.".into(),
+        (_, true) => " The summaries that cover it are regenerated.".into(),
+        (_, false) => " The summaries that cover it are stale; call `summaries_update`.".into(),
     };
     format!("`{}#{}` {what}.{summaries}", view.slug, view.idx)
+}
+
+pub(super) fn update(view: &UpdateView) -> String {
+    let slug = &view.slug;
+    if view.dry_run {
+        let levels = view.jobs_by_level.iter().enumerate().filter(|(_, nodes)| **nodes > 0);
+        let nodes: Vec<String> = levels
+            .map(|(index, nodes)| format!("{} of level {}", count(*nodes, "node"), index + 1))
+            .collect();
+        if nodes.is_empty() {
+            return format!("`{slug}`: nothing to write.");
+        }
+        let cost = match view.dollars {
+            Some(dollars) if dollars > 0.0 => format!(", ${dollars:.4}"),
+            Some(_) => ", at no cost".to_owned(),
+            None => ", price unknown".to_owned(),
+        };
+        return format!(
+            "`{slug}`: would write {}; {} tokens in, about {} out{cost}. Nothing was written.",
+            nodes.join(", "),
+            view.tokens_in,
+            view.tokens_out
+        );
+    }
+    let jobs = [(view.done, "done"), (view.left, "left"), (view.failed, "failed")]
+        .map(|(jobs, state)| format!("{jobs} {state}"));
+    let log = view.job.as_ref().map_or_else(String::new, |job| format!(" Log: logs://{job}."));
+    format!("`{slug}`: jobs {}.{log}", jobs.join(", "))
 }
 
 pub(super) fn forget(view: &ForgetView) -> String {
@@ -331,13 +369,25 @@ pub(super) fn forget(view: &ForgetView) -> String {
     let what = [count(erased.messages, "message"), count(erased.tool_calls, "tool call")];
     let what = what.join(" and ");
     let conversations = count(view.conversations.len() as u32, "conversation");
-    match &view.token {
-        Some(token) => format!(
-            "Preview: {what} in {conversations} would be forgotten. Nothing is \
-             forgotten yet; to confirm, repeat the call with the token {token}."
-        ),
-        None => format!("Forgotten: {what} in {conversations}."),
+    let Some(token) = &view.token else {
+        return format!("Forgotten: {what} in {conversations}.");
+    };
+    let mut text = format!("Preview: {what} in {conversations} would be forgotten");
+    let nodes: usize = view.conversations.iter().map(|it| it.rewritten.len()).sum();
+    if nodes > 0 {
+        let _ = write!(text, ", and {} regenerated", count(nodes as u32, "node"));
     }
+    text.push_str(".\n");
+    for sample in &view.samples {
+        let (id, speaker) =
+            (message_id(&sample.slug, MessageIdx(sample.idx)), fence::name(&sample.speaker));
+        let _ = writeln!(text, "- `{id}` {speaker}{}", quoted_below(&sample.text));
+    }
+    let _ = write!(
+        text,
+        "Nothing is forgotten yet; to confirm, repeat the call with the token {token}."
+    );
+    text
 }
 
 pub(super) fn status(status: &StatusResult) -> String {

@@ -8,8 +8,8 @@ use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-/// The method of the request that stands in for a message that is too large. The transport drops
-/// such a message; this request, with its id, gets an error as the answer.
+/// The method of the placeholder request for an oversized message. The transport drops such a
+/// message; this request, with its id, gets an error as the answer.
 const TOO_LARGE: &str = "treering/message_too_large";
 /// The largest message, its line break included.
 const MAX_MESSAGE: usize = DEFAULT_MAX_LINE_LENGTH;
@@ -66,7 +66,7 @@ async fn copy_messages(
             line.drain(END_BYTES..line.len() - END_BYTES);
         }
         if end.is_some() {
-            let message = if is_large { stand_in(&line) } else { std::mem::take(&mut line) };
+            let message = if is_large { placeholder(&line) } else { std::mem::take(&mut line) };
             to.write_all(&message).await?;
             line.clear();
             is_large = false;
@@ -74,9 +74,9 @@ async fn copy_messages(
     }
 }
 
-/// The request that stands in for a large message, of which both ends are given. Without an id it
-/// is one that the transport refuses.
-fn stand_in(ends: &[u8]) -> Vec<u8> {
+/// Placeholder request for an oversized message, given its first and last bytes. Without an id,
+/// the transport refuses the request.
+fn placeholder(ends: &[u8]) -> Vec<u8> {
     let head = String::from_utf8_lossy(&ends[..END_BYTES.min(ends.len())]);
     let tail = String::from_utf8_lossy(&ends[ends.len().saturating_sub(END_BYTES)..]);
     let mut request = serde_json::json!({ "jsonrpc": "2.0" });

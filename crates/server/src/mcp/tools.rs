@@ -33,8 +33,8 @@ const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "gate_timeout_ms", "format"];
 const AMEND_FIELDS: &[(&str, &str)] = &[
     ("id", "A message my-chat#42"),
     ("text", "New text; history keeps the old one"),
-    ("wrong", "Never recall it as true"),
-    ("correction", "Recalled instead of a wrong message"),
+    ("wrong", "Mark the message as wrong"),
+    ("correction", "The correct statement, used in its place"),
 ];
 
 /// The listed arguments of `notes`.
@@ -43,7 +43,7 @@ const NOTES_FIELDS: &[(&str, &str)] = &[
     ("note", "Change this one, notes-shop#3"),
     ("text", "Correct it"),
     ("pinned", "Pin or unpin it"),
-    ("withdrawn", "Take it back"),
+    ("withdrawn", "Withdraw it"),
     ("max_tokens", "Default 2000"),
 ];
 
@@ -138,8 +138,8 @@ impl MemoryTool {
             Self::Sessions => "List conversations, latest first.",
             Self::Threads => "List the threads of a conversation, or fork one. Also takes parent.",
             Self::Update => {
-                "Update the summaries of a conversation, or rebuild them. They update by \
-                 themselves; call it only if status shows failures or the user asks. Waits for \
+                "Update the summaries of a conversation, or rebuild them. They update \
+                 automatically; call it only if status shows failures or the user asks. Waits for \
                  level 1; higher levels follow in the background. Also takes windowChars, \
                  minFlushChars, overlapChars, groupChars, wiggle, ratioOnly, concurrency, \
                  batchDelayMs, sealPolicy, flushAfterMs and any policy parameter."
@@ -170,7 +170,7 @@ impl MemoryTool {
                 ("user", "The user's message"),
                 ("assistant", "Your answer, or the note"),
                 ("project_path", "Folder of the note's project; without it, every project"),
-                ("pinned", "Put the note first in every context"),
+                ("pinned", "Show the note first in contexts over its project"),
                 ("key", "Your own id of the conversation; created if missing"),
                 ("conversation", "Slug or id of an existing conversation"),
                 ("labels", "Such as {\"user\": \"42\"}"),
@@ -200,10 +200,10 @@ impl MemoryTool {
                 ("max_tokens", "Default 4000"),
             ],
             Self::Sessions => &[
-                ("cwd", "Only in this folder and below"),
-                ("project_path", "Only of this project"),
-                ("labels", "Only with these"),
-                ("all", "Archived ones too"),
+                ("cwd", "Only sessions in this folder or below"),
+                ("project_path", "Only sessions of this project"),
+                ("labels", "Only sessions with these labels"),
+                ("all", "Also archived sessions"),
                 ("limit", "Default 20"),
                 ("max_tokens", "Default 2000"),
             ],
@@ -221,14 +221,14 @@ impl MemoryTool {
             ],
             Self::Amend => AMEND_FIELDS,
             Self::Forget => &[
-                ("conversation", "Slug or id; alone, all of it"),
+                ("conversation", "Slug or id; alone, the whole conversation"),
                 ("message", "Only this position"),
                 ("turn", "Only this turn"),
                 ("range", "Only messages A..B"),
                 ("author", "All messages of this author"),
                 ("project", "All conversations of this folder"),
                 ("label", "All conversations with this label, user=42"),
-                ("token", "Of the preview to confirm"),
+                ("token", "Token from the preview"),
             ],
             Self::Status => STATUS_FIELDS,
         }
@@ -451,12 +451,8 @@ async fn update(
         progress.report(max_pending - left as usize, Some(max_pending), format!("{left} jobs left"))
     };
     let view = service.update_and_wait(request, UPDATE_TIMEOUT, report).await?;
-    let result = convert::update(view);
-    let text = format!(
-        "`{}`: {} jobs left, {} failed.",
-        result.conversation, result.jobs_left, result.jobs_failed
-    );
-    Ok(convert::data(&result, &text))
+    let text = render::update(&view);
+    Ok(convert::data(&convert::update(view), &text))
 }
 
 async fn amend(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {

@@ -94,7 +94,7 @@ struct TaskQueue {
 
 #[derive(Default)]
 struct QueueState {
-    /// The tenants with a task that may start, in the order of their turns.
+    /// The tenants with a task that may start, in round-robin order.
     turns: VecDeque<TenantId>,
     tenants: HashMap<TenantId, TenantTasks>,
     threads: usize,
@@ -163,7 +163,7 @@ impl TaskQueue {
 }
 
 impl QueueState {
-    /// Gives a tenant its next turn, if it has a task that may start.
+    /// Enqueues the tenant, if it has a task that may start.
     fn give_turn(&mut self, tenant: &TenantId, max_running: usize) {
         let Some(tasks) = self.tenants.get_mut(tenant) else { return };
         if !tasks.has_turn && !tasks.waiting.is_empty() && tasks.running < max_running {
@@ -316,7 +316,7 @@ mod tests {
                 let work = move |cancellation: Cancellation| {
                     started.send(()).unwrap();
                     let _ = wait.recv();
-                    report.send(cancellation.is_cancelled()).unwrap();
+                    report.send(cancellation.is_canceled()).unwrap();
                     Ok(())
                 };
                 of_caller.run(&tenant("a"), kind, work).await

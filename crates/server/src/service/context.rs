@@ -6,7 +6,7 @@ use treering_core::ports::ConversationFilter;
 use treering_core::{Conversation, ConversationId, ConversationState, TurnNo, fence};
 use treering_engine::{Context, ContextRequest, ContextScope, ScopeContextRequest, normalize_cwd};
 
-use super::requests::{ContextParams, asking};
+use super::requests::{ContextParams, calling_session};
 use super::{Service, ServiceError};
 
 /// The subject of a context.
@@ -65,7 +65,9 @@ impl Service {
                 Ok(ContextSubject::Conversation(Box::new(self.engine().find(reference)?)))
             }
             (Some(_), true) => Err(ServiceError::InvalidRequest(
-                "a context is about one conversation or about a scope; name one of them".into(),
+                "set `conversation`, or one of `conversations`, `project_path`, `labels` and \
+                 `everything`, but not both"
+                    .into(),
             )),
             (None, true) => Ok(ContextSubject::Scope(Box::new(self.context_scope(params)?))),
             (None, false) => Err(ServiceError::InvalidRequest(
@@ -95,7 +97,7 @@ impl Service {
         }
         let conversations = find(&params.conversations)?;
         let mut exclude = find(&params.exclude)?;
-        exclude.extend(asking(self.engine(), params.asked_by.as_deref(), &conversations));
+        exclude.extend(calling_session(self.engine(), params.asked_by.as_deref(), &conversations));
         Ok(ContextScope {
             conversations,
             filter: ConversationFilter {

@@ -1,4 +1,4 @@
-//! Recall: the context of a project that an agent gets without asking, within a budget.
+//! Recall: the context of a project that a hook injects, within a budget.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{Service, ServiceError};
 use crate::agents::{RecallRequest, RecallTrigger};
 
 /// The last line of every recalled context.
-const MORE: &str = "From the memory of Treering. To look further, call its tools `search` and `expand`; `NAME#N` is message N of a conversation.\n";
+const MORE: &str = "From Treering, your long-term memory. Call `search` or `expand` for more; `NAME#N` is message N of a conversation.\n";
 
 impl Service {
     /// The text that an agent gets; `None` if recall is off or the memory has nothing. It does not

@@ -31,7 +31,7 @@ impl Service {
         }
         let (stop, stopped) = mpsc::channel();
         let service = self.clone();
-        // Nobody waits for the thread: an interrupted forget is completed later.
+        // The thread is detached; an interrupted forget is completed later.
         std::thread::spawn(move || {
             loop {
                 if let Err(error) = service.retain_for(tenants) {

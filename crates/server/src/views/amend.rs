@@ -19,13 +19,13 @@ pub struct AmendView {
     pub edited_at: Option<String>,
     /// Whether the message is marked as wrong.
     pub wrong: bool,
-    /// The text that is handed out instead.
+    /// The text that is returned instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correction: Option<String>,
-    /// Whether the nodes over the message are written again. Otherwise they are stale until an
+    /// Whether the nodes that cover the message are regenerated. Otherwise they are stale until an
     /// update.
     pub rewrites: bool,
-    /// The nodes over the message, from the bottom up.
+    /// The nodes that cover the message, from the bottom up.
     pub nodes: Vec<RewrittenNodeView>,
 }
 
@@ -70,7 +70,7 @@ pub struct VersionView {
     pub text: String,
     /// Whether it was marked as wrong.
     pub wrong: bool,
-    /// The text that was handed out instead.
+    /// The text that was returned instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correction: Option<String>,
 }

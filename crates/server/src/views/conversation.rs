@@ -176,7 +176,7 @@ pub enum StepView {
         /// Whether the message is marked as wrong.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         wrong: bool,
-        /// The text that is handed out instead of a wrong message.
+        /// The text that is returned instead of a wrong message.
         #[serde(skip_serializing_if = "Option::is_none")]
         correction: Option<String>,
     },

@@ -19,7 +19,7 @@ pub struct NoteView {
     pub author: Option<String>,
     /// The time of the statement.
     pub at: String,
-    /// Whether it comes first in every context of its project.
+    /// Whether it comes first in contexts over its project.
     pub pinned: bool,
     /// Whether it was withdrawn.
     pub withdrawn: bool,

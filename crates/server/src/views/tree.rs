@@ -158,7 +158,7 @@ pub struct NodeView {
     pub ordinal: u32,
     /// The node's state.
     pub state: &'static str,
-    /// Whether it must be rewritten.
+    /// Whether it must be regenerated.
     pub dirty: bool,
     /// The sources.
     pub covers: CoversView,
@@ -305,7 +305,7 @@ pub struct UpdateView {
     pub dollars: Option<f64>,
     /// Nodes dropped by the update.
     pub dropped_nodes: u32,
-    /// Dropped nodes that a caller stored. The summarizer writes them again.
+    /// Dropped nodes that a caller stored. The summarizer regenerates them.
     pub dropped_caller_nodes: u32,
     /// Jobs completed before the call returned.
     pub done: u32,

@@ -25,7 +25,7 @@ const PAGE: usize = 1000;
 /// The audit record that copied tombstones belong to.
 const COPIED_TOMBSTONES: &str = "copied-tombstones";
 
-/// What was copied, or was there already.
+/// Everything that was copied, or was there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CopyReport {
     /// Tenants.

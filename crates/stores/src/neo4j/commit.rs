@@ -11,10 +11,13 @@ use treering_core::{
     StoreError, TenantId, Timestamp, Write,
 };
 
-use super::bolt::{BoltError, Connection, Statement};
+use super::bolt::{BoltConnection, BoltError, Cypher};
 use super::error::{explain, unreadable};
-use super::pool::Pooled;
-use super::read::{CONVERSATION, GraphView, PlannedState, TenantState, conversation, vector_index};
+use super::pool::PooledBolt;
+use super::read::{
+    CONVERSATION, GraphView, PlannedState, TenantState, conversation, few_jobs, few_jobs_query,
+    vector_index,
+};
 use super::values::{BoltRow, Read};
 use super::write::{CommitBase, statements};
 use super::{Neo4jStore, back_off, schema};
@@ -28,12 +31,12 @@ const OPTIMISTIC_ATTEMPTS: u32 = 2;
 /// The versions that a plan depends on: of its conversation, and the number of commits of the
 /// tenant that concern every conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Versions {
+struct PlanVersions {
     conversation: Option<i64>,
     exclusive: i64,
 }
 
-/// What the first statement of a transaction found, under the lock of the tenant.
+/// The tenant as the first statement of a transaction found it, under its lock.
 struct LockedTenant {
     seq: i64,
     exclusive: i64,
@@ -134,7 +137,7 @@ impl Neo4jStore {
         scope: &CommitScope,
         plan: &mut CommitPlan,
     ) -> Attempt<bool> {
-        let mut connection = self.pool.take().map_err(Abort::Repeat)?;
+        let mut connection = self.pool.take().map_err(|error| self.abort(error))?;
         let (versions, state) = self.read_before(&mut connection, key)?;
         let known = state.conversation.1.clone();
         let view = GraphView::new(self, connection, &key.tenant).knowing(state);
@@ -145,7 +148,7 @@ impl Neo4jStore {
         let mut connection = view.into_connection();
         let locked = self.begin(&mut connection, scope, &touched(&writes))?;
         let found = locked.conversations.iter().find(|(id, _)| *id == key.id);
-        let found = Versions {
+        let found = PlanVersions {
             conversation: found.map(|(_, version)| *version),
             exclusive: locked.exclusive,
         };
@@ -164,7 +167,7 @@ impl Neo4jStore {
         plan: &mut CommitPlan,
         is_exclusive: bool,
     ) -> Attempt<bool> {
-        let mut connection = self.pool.take().map_err(Abort::Repeat)?;
+        let mut connection = self.pool.take().map_err(|error| self.abort(error))?;
         let locked = self.begin(&mut connection, scope, &[])?;
         let view = GraphView::new(self, connection, scope.tenant()).in_transaction();
         let writes = plan_writes(plan, &view, scope)?;
@@ -185,20 +188,22 @@ impl Neo4jStore {
     /// Reads what most plans of a conversation ask for, and the versions to compare later.
     fn read_before<'a>(
         &'a self,
-        connection: &mut Pooled<'a>,
+        connection: &mut PooledBolt<'a>,
         key: &ConversationKey,
-    ) -> Attempt<(Versions, PlannedState)> {
-        let statement = Statement::new(format!(
+    ) -> Attempt<(PlanVersions, PlannedState)> {
+        let statement = Cypher::new(format!(
             "OPTIONAL MATCH (x:TreeringTenant {{name: $tenant}}) SET x:TreeringTenant
             WITH x OPTIONAL MATCH (c:ConversationSession {{tenant: $tenant, sessionId: $session}})
             RETURN x.exclusive, x.auditRevision,
-                EXISTS {{ MATCH (d:TreeringTombstone) WHERE d.tenant = $tenant }},
-                x.vectorModel, x.nextVectorModel, x.nextVectorSeq, c.version, {CONVERSATION}"
+                EXISTS {{ MATCH (d:TreeringTombstone) WHERE d.tenant = $tenant
+                    AND d.hash IS NOT NULL }},
+                x.vectorModel, x.nextVectorModel, x.nextVectorSeq, c.version, {}, {CONVERSATION}",
+            few_jobs_query()
         ));
         let statement = statement.with("tenant", key.tenant.as_str()).with("session", key.id);
         let rows = match connection.run(&statement) {
             Err(BoltError::Broken(_)) if !connection.is_new => {
-                *connection = self.pool.reopen().map_err(Abort::Repeat)?;
+                *connection = self.pool.reopen().map_err(|error| self.abort(error))?;
                 connection.run(&statement)
             }
             result => result,
@@ -211,10 +216,11 @@ impl Neo4jStore {
             let tenant =
                 TenantState { revision: revision.unwrap_or(0), has_tombstones, vector_index };
             let version: Option<i64> = row.take()?;
+            let jobs = few_jobs(row.take()?)?;
             let found = version.map(|_| conversation(&mut row)).transpose()?;
             let versions =
-                Versions { conversation: version, exclusive: exclusive.unwrap_or_default() };
-            Ok((versions, PlannedState { conversation: (key.id, found), tenant }))
+                PlanVersions { conversation: version, exclusive: exclusive.unwrap_or_default() };
+            Ok((versions, PlannedState { conversation: (key.id, found), tenant, jobs }))
         };
         Ok(decode(BoltRow::new(row)).map_err(|error| unreadable(self.address(), error))?)
     }
@@ -222,7 +228,7 @@ impl Neo4jStore {
     /// Begins a transaction with the lock of the tenant, and that of the provider in its scope.
     fn begin<'a>(
         &'a self,
-        connection: &mut Pooled<'a>,
+        connection: &mut PooledBolt<'a>,
         scope: &CommitScope,
         conversations: &[ConversationId],
     ) -> Attempt<LockedTenant> {
@@ -235,7 +241,7 @@ impl Neo4jStore {
             Some(_) => "MERGE (p:TreeringProvider {name: $provider}) SET p:TreeringProvider WITH x",
             None => "",
         };
-        let statement = Statement::new(format!(
+        let statement = Cypher::new(format!(
             "MERGE (x:TreeringTenant {{name: $tenant}})
             ON CREATE SET x.seq = 0, x.commits = 0, x.exclusive = 0, x.auditRevision = 0
             SET x:TreeringTenant WITH x {clause}
@@ -250,7 +256,7 @@ impl Neo4jStore {
             .with("sessions", sessions);
         let rows = match connection.begin(&statement) {
             Err(BoltError::Broken(_)) if !connection.is_new => {
-                *connection = self.pool.reopen().map_err(Abort::Repeat)?;
+                *connection = self.pool.reopen().map_err(|error| self.abort(error))?;
                 connection.begin(&statement)
             }
             result => result,
@@ -266,11 +272,11 @@ impl Neo4jStore {
     /// The versions of the conversations that exist, of these.
     fn versions_of(
         &self,
-        connection: &mut Connection,
+        connection: &mut BoltConnection,
         tenant: &TenantId,
         ids: &[ConversationId],
     ) -> Attempt<Vec<(ConversationId, i64)>> {
-        let statement = Statement::new(
+        let statement = Cypher::new(
             "MATCH (c:ConversationSession) WHERE c.tenant = $tenant AND c.sessionId IN $sessions
             RETURN [c.sessionId, c.version]",
         );
@@ -283,7 +289,7 @@ impl Neo4jStore {
     /// Writes and commits in one round trip.
     fn write(
         &self,
-        connection: &mut Connection,
+        connection: &mut BoltConnection,
         scope: &CommitScope,
         (locked, known, is_exclusive): (LockedTenant, Option<&Conversation>, bool),
         writes: &[Write],
@@ -310,7 +316,7 @@ impl Neo4jStore {
 
     /// Creates the vector indexes for the dimensions of embeddings that were just stored. The
     /// embeddings are found without an index too, so a failure is left to the next attempt.
-    fn index_embeddings(&self, connection: &mut Connection, writes: &[Write]) {
+    fn index_embeddings(&self, connection: &mut BoltConnection, writes: &[Write]) {
         let has_embeddings = writes.iter().any(|it| matches!(it, Write::SetEmbeddings(..)));
         let dims = writes.iter().find_map(|write| match write {
             Write::PutVectors(_, vectors) => vectors.first().map(|(_, vector)| vector.len()),
@@ -326,7 +332,7 @@ impl Neo4jStore {
 
     fn abort(&self, error: BoltError) -> Abort {
         match &error {
-            BoltError::Broken(_) => Abort::Repeat(error),
+            BoltError::Broken(_) | BoltError::Unreachable(_) => Abort::Repeat(error),
             refused if refused.is_transient() => Abort::Repeat(error),
             refused if refused.code().starts_with("Neo.ClientError.Cluster.") => {
                 Abort::Repeat(error)

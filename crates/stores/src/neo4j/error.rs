@@ -3,7 +3,7 @@
 use treering_core::StoreError;
 
 use super::bolt::{BoltError, Neo4jAddress};
-use super::values::Unreadable;
+use super::values::UnreadableValue;
 
 /// Converts an error of the store at an address.
 pub(super) fn explain(address: &Neo4jAddress, error: &BoltError) -> StoreError {
@@ -54,7 +54,10 @@ pub(super) fn explain(address: &Neo4jAddress, error: &BoltError) -> StoreError {
 }
 
 /// Converts a value that this program cannot have written.
-pub(super) fn unreadable(address: &Neo4jAddress, Unreadable(detail): Unreadable) -> StoreError {
+pub(super) fn unreadable(
+    address: &Neo4jAddress,
+    UnreadableValue(detail): UnreadableValue,
+) -> StoreError {
     StoreError::Remote {
         location: address.to_string(),
         detail: format!("it holds a value that Treering did not write: {detail}"),
@@ -69,6 +72,6 @@ pub(super) fn is_read_only(error: &BoltError) -> bool {
         "Neo.ClientError.General.WriteOnReadOnlyAccessDatabase"
             | "Neo.ClientError.General.ForbiddenOnReadOnlyDatabase"
             | "Neo.ClientError.Security.Forbidden"
-            | "Neo.ClientError.Statement.AccessMode"
+            | "Neo.ClientError.Cypher.AccessMode"
     )
 }

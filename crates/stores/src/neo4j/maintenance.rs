@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use treering_core::ports::{Description, Maintenance, ScrubReport, StoreResult};
 use treering_core::{StoreError, TenantId};
 
-use super::bolt::Statement;
+use super::bolt::Cypher;
 use super::error::explain;
 use super::schema::{self, VERSION};
 use super::values::BoltRow;
@@ -13,7 +13,7 @@ use super::{Neo4jStore, unreadable};
 
 /// A rule that the graph keeps: what breaks it, a query for the number of nodes that do, and the
 /// statement that repairs derived ones.
-struct Rule {
+struct GraphRule {
     broken: &'static str,
     count: &'static str,
     repair: Option<&'static str>,
@@ -23,8 +23,8 @@ struct Rule {
 const DETACHED: &str = "MATCH (it) WHERE (it:TreeringMessage AND NOT (it)<-[:HAS_MESSAGE]-())
     OR (it:ToolCall AND it.tenant IS NOT NULL AND NOT (it)<-[:HAS_TOOL_CALL]-())";
 
-const RULES: [Rule; 6] = [
-    Rule {
+const RULES: [GraphRule; 6] = [
+    GraphRule {
         broken: "messages, turns, tool calls, summaries or jobs without a conversation",
         count: "MATCH (it:TreeringMessage|ConversationTurn|ToolCall|ConversationSummary|TreeringJob)
             WHERE it.tenant IS NOT NULL AND NOT EXISTS { MATCH (c:ConversationSession
@@ -32,12 +32,12 @@ const RULES: [Rule; 6] = [
             RETURN count(it)",
         repair: None,
     },
-    Rule {
+    GraphRule {
         broken: "messages or tool calls that are not attached to their turn",
         count: "",
         repair: None,
     },
-    Rule {
+    GraphRule {
         broken: "turns that are not attached to their conversation",
         count: "MATCH (n:ConversationTurn) WHERE n.tenant IS NOT NULL AND NOT (n)<-[:HAS_TURN]-()
             RETURN count(n)",
@@ -47,7 +47,7 @@ const RULES: [Rule; 6] = [
             CREATE (c)-[:HAS_TURN {index: n.turnIndex}]->(n)",
         ),
     },
-    Rule {
+    GraphRule {
         broken: "summaries that are not attached to their conversation",
         count: "MATCH (n:ConversationSummary) WHERE n.tenant IS NOT NULL
                 AND NOT (n)<-[:HAS_SUMMARY]-()
@@ -58,7 +58,7 @@ const RULES: [Rule; 6] = [
             CREATE (c)-[:HAS_SUMMARY {level: n.level}]->(n)",
         ),
     },
-    Rule {
+    GraphRule {
         broken: "turns whose length is not that of their messages",
         count: "MATCH (n:ConversationTurn) WHERE n.tenant IS NOT NULL
                 AND n.charCount <> reduce(sum = 0, chars IN
@@ -70,7 +70,7 @@ const RULES: [Rule; 6] = [
                 [(n)-[:HAS_MESSAGE]->(m) | m.chars] | sum + chars)",
         ),
     },
-    Rule {
+    GraphRule {
         broken: "messages with a sequence number that was not given yet",
         count: "MATCH (x:TreeringTenant) MATCH (m:TreeringMessage)
                 WHERE m.tenant = x.name AND m.seq > x.seq
@@ -79,7 +79,7 @@ const RULES: [Rule; 6] = [
     },
 ];
 
-impl Rule {
+impl GraphRule {
     fn count(&self) -> String {
         match self.count {
             "" => format!("{DETACHED} RETURN count(it)"),
@@ -90,19 +90,18 @@ impl Rule {
 
 impl Neo4jStore {
     /// The number of nodes that break a rule.
-    fn broken(&self, rule: &Rule) -> StoreResult<i64> {
+    fn broken(&self, rule: &GraphRule) -> StoreResult<i64> {
         self.number(&rule.count())
     }
 
     fn number(&self, query: &str) -> StoreResult<i64> {
-        let rows = self.query(&Statement::new(query))?;
+        let rows = self.query(&Cypher::new(query))?;
         Ok(self.column(rows)?.pop().unwrap_or_default())
     }
 
     /// The constraints and indexes that are missing or do not work.
     fn index_problems(&self) -> StoreResult<Vec<String>> {
-        let rows =
-            self.query(&Statement::new("SHOW INDEXES YIELD name, state RETURN name, state"))?;
+        let rows = self.query(&Cypher::new("SHOW INDEXES YIELD name, state RETURN name, state"))?;
         let decode = |row| {
             let mut row = BoltRow::new(row);
             Ok((row.take::<String>()?, row.take::<String>()?))
@@ -119,7 +118,7 @@ impl Neo4jStore {
 
     /// Runs a statement that changes derived parts of the graph.
     fn rebuild(&self, query: &str) -> StoreResult<()> {
-        let ran = self.take()?.run(&Statement::new(query));
+        let ran = self.take()?.run(&Cypher::new(query));
         ran.map(drop).map_err(|error| explain(self.address(), &error))
     }
 }

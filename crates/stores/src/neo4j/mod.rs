@@ -24,9 +24,9 @@ use treering_core::ports::{CommitPlan, Cursor, JobFilter, Maintenance, Revision,
 use treering_core::{BatchSizes, CommitScope, Job, Reader, Store, StoreError, TenantId, Timestamp};
 
 pub use bolt::{BoltError, BoltValue, Neo4jAddress};
-use bolt::{Rows, Statement};
+use bolt::{Cypher, Rows};
 use error::{explain, is_read_only, unreadable};
-use pool::{MAX_IDLE, Pool, Pooled};
+use pool::{BoltPool, MAX_IDLE, PooledBolt};
 use read::GraphView;
 use values::BoltRow;
 use watch::RemoteWatch;
@@ -49,7 +49,7 @@ impl fmt::Debug for Neo4jCredentials {
 
 /// A store in a Neo4j database.
 pub struct Neo4jStore {
-    pool: Pool,
+    pool: BoltPool,
     watch: RemoteWatch,
     /// The salt of the store's own tombstones.
     salt: Vec<u8>,
@@ -63,7 +63,7 @@ impl Neo4jStore {
     /// Connects to a database and creates the schema if it has none. A database that refuses
     /// writes is opened for reading.
     pub fn open(address: Neo4jAddress, credentials: Neo4jCredentials) -> StoreResult<Self> {
-        let pool = Pool::new(address, credentials);
+        let pool = BoltPool::new(address, credentials);
         let mut store = Self {
             pool,
             watch: RemoteWatch::default(),
@@ -103,8 +103,8 @@ impl Neo4jStore {
         query: &str,
         parameters: Vec<(&str, BoltValue)>,
     ) -> StoreResult<Vec<Vec<BoltValue>>> {
-        let add = |statement: Statement, (name, value)| statement.with(name, value);
-        self.query(&parameters.into_iter().fold(Statement::new(query), add))
+        let add = |statement: Cypher, (name, value)| statement.with(name, value);
+        self.query(&parameters.into_iter().fold(Cypher::new(query), add))
     }
 
     fn address(&self) -> &Neo4jAddress {
@@ -115,11 +115,11 @@ impl Neo4jStore {
         self.read_only.is_none()
     }
 
-    fn take(&self) -> StoreResult<Pooled<'_>> {
+    fn take(&self) -> StoreResult<PooledBolt<'_>> {
         self.pool.take().map_err(|error| explain(self.address(), &error))
     }
 
-    fn reopen(&self) -> StoreResult<Pooled<'_>> {
+    fn reopen(&self) -> StoreResult<PooledBolt<'_>> {
         self.pool.reopen().map_err(|error| explain(self.address(), &error))
     }
 
@@ -129,7 +129,7 @@ impl Neo4jStore {
     }
 
     /// Runs a statement that only reads. A broken connection is replaced once.
-    fn query(&self, statement: &Statement) -> StoreResult<Rows> {
+    fn query(&self, statement: &Cypher) -> StoreResult<Rows> {
         let mut connection = self.take()?;
         match connection.run(statement) {
             Err(BoltError::Broken(_)) if !connection.is_new => {
@@ -148,7 +148,7 @@ impl Neo4jStore {
     }
 
     fn tenant_names(&self, query: &str) -> StoreResult<Vec<(TenantId, i64)>> {
-        let rows = self.query(&Statement::new(query))?;
+        let rows = self.query(&Cypher::new(query))?;
         let decode = |row| {
             let mut row = BoltRow::new(row);
             let name = TenantId::new(row.take::<String>()?).or_else(values::unreadable)?;
@@ -160,7 +160,7 @@ impl Neo4jStore {
 
     /// The number of commits of all tenants.
     fn commits(&self) -> Option<i64> {
-        let query = Statement::new("MATCH (x:TreeringTenant) RETURN sum(x.commits)");
+        let query = Cypher::new("MATCH (x:TreeringTenant) RETURN sum(x.commits)");
         self.column(self.query(&query).ok()?).ok()?.pop()
     }
 }

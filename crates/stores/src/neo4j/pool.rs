@@ -4,18 +4,18 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Neo4jCredentials;
-use super::bolt::{BoltError, Connection, Neo4jAddress};
+use super::bolt::{BoltConnection, BoltError, Neo4jAddress};
 
 /// Maximum number of idle connections.
 pub(super) const MAX_IDLE: usize = 16;
 
-pub(super) struct Pool {
+pub(super) struct BoltPool {
     address: Neo4jAddress,
     credentials: Neo4jCredentials,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<BoltConnection>>,
 }
 
-impl Pool {
+impl BoltPool {
     pub(super) const fn new(address: Neo4jAddress, credentials: Neo4jCredentials) -> Self {
         Self { address, credentials, idle: Mutex::new(Vec::new()) }
     }
@@ -25,52 +25,52 @@ impl Pool {
     }
 
     /// Takes an idle connection, or opens one.
-    pub(super) fn take(&self) -> Result<Pooled<'_>, BoltError> {
+    pub(super) fn take(&self) -> Result<PooledBolt<'_>, BoltError> {
         let idle = self.idle().pop();
         match idle {
             Some(connection) => {
-                Ok(Pooled { pool: self, connection: Some(connection), is_new: false })
+                Ok(PooledBolt { pool: self, connection: Some(connection), is_new: false })
             }
             None => self.open(),
         }
     }
 
     /// Opens a connection, and closes the idle ones, which a restart of the server has cut.
-    pub(super) fn reopen(&self) -> Result<Pooled<'_>, BoltError> {
+    pub(super) fn reopen(&self) -> Result<PooledBolt<'_>, BoltError> {
         self.idle().clear();
         self.open()
     }
 
-    fn open(&self) -> Result<Pooled<'_>, BoltError> {
+    fn open(&self) -> Result<PooledBolt<'_>, BoltError> {
         let Neo4jCredentials { user, password } = &self.credentials;
-        let connection = Connection::open(&self.address, user, password)?;
-        Ok(Pooled { pool: self, connection: Some(connection), is_new: true })
+        let connection = BoltConnection::open(&self.address, user, password)?;
+        Ok(PooledBolt { pool: self, connection: Some(connection), is_new: true })
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<BoltConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A connection that returns to the pool when it is dropped, without an open transaction.
-pub(super) struct Pooled<'a> {
-    pool: &'a Pool,
+pub(super) struct PooledBolt<'a> {
+    pool: &'a BoltPool,
     /// `None` only while it is being dropped.
-    connection: Option<Connection>,
+    connection: Option<BoltConnection>,
     /// Whether it was just opened. An idle one may have been cut in the meantime.
     pub(super) is_new: bool,
 }
 
-impl Deref for Pooled<'_> {
-    type Target = Connection;
-    fn deref(&self) -> &Connection {
+impl Deref for PooledBolt<'_> {
+    type Target = BoltConnection;
+    fn deref(&self) -> &BoltConnection {
         let Some(connection) = &self.connection else { unreachable!("taken only when dropped") };
         connection
     }
 }
 
-impl DerefMut for Pooled<'_> {
-    fn deref_mut(&mut self) -> &mut Connection {
+impl DerefMut for PooledBolt<'_> {
+    fn deref_mut(&mut self) -> &mut BoltConnection {
         let Some(connection) = &mut self.connection else {
             unreachable!("taken only when dropped")
         };
@@ -78,7 +78,7 @@ impl DerefMut for Pooled<'_> {
     }
 }
 
-impl Drop for Pooled<'_> {
+impl Drop for PooledBolt<'_> {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         if connection.rollback().is_err() || connection.is_broken() {

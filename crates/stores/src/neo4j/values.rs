@@ -108,13 +108,14 @@ pub(super) fn json_text(value: &impl serde::Serialize) -> BoltValue {
 
 /// A value that this program cannot have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unreadable(pub(super) String);
+pub(super) struct UnreadableValue(pub(super) String);
 
-pub(super) type Read<T> = Result<T, Unreadable>;
+pub(super) type Read<T> = Result<T, UnreadableValue>;
 
 /// Refuses a value.
+#[allow(clippy::needless_pass_by_value, reason = "it is passed to `or_else`")]
 pub(super) fn unreadable<T>(reason: impl ToString) -> Read<T> {
-    Err(Unreadable(reason.to_string()))
+    Err(UnreadableValue(reason.to_string()))
 }
 
 /// Takes the values of a row, from left to right.

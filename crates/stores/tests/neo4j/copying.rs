@@ -103,7 +103,7 @@ fn copied(from: &dyn Store, to: &dyn Store) -> CopyReport {
     copy(from, to, &mut |_| {}).unwrap()
 }
 
-/// What the comparison at the end of a copy does not look at.
+/// Compares the parts that a copy does not compare at its end.
 fn check_rest(from: &dyn Store, to: &dyn Store) {
     for tenant in from.maintenance().tenants().unwrap() {
         let (from, to) = (from.reader(&tenant).unwrap(), to.reader(&tenant).unwrap());

@@ -232,6 +232,20 @@ fn a_wrong_password_is_explained_and_not_quoted() {
     refused(Neo4jStore::open(address(), wrong), &["TREERING_STORE_PASSWORD", "Unauthorized"]);
 }
 
+/// A member of a cluster tells which one writes; a server of its own is all there is.
+#[test]
+fn a_server_of_its_own_is_found_by_routing() {
+    let (store, _guard) = new_store();
+    put(&store, 1);
+    let routed = super::variable("TREERING_TEST_NEO4J").replace("bolt://", "neo4j://");
+    let store = Neo4jStore::open(routed.parse().unwrap(), credentials()).unwrap();
+    assert_eq!(positions(&store, 1), [0]);
+    let named = format!("{routed}/neo4j").parse().unwrap();
+    assert_eq!(positions(&Neo4jStore::open(named, credentials()).unwrap(), 1), [0]);
+    let other = format!("{routed}/nothing").parse().unwrap();
+    refused(Neo4jStore::open(other, credentials()), &["nothing", "create the database"]);
+}
+
 #[test]
 fn a_server_that_is_away_is_explained() {
     let address = format!("bolt://127.0.0.1:{}", free_port()).parse().unwrap();

@@ -214,7 +214,7 @@ pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
     let after = versions_of(store, 1, &all());
     assert!(
         after[0].seq > before.iter().map(|version| version.seq).max().unwrap(),
-        "a rewrite gets a new sequence number"
+        "a regenerated node gets a new sequence number"
     );
     assert_eq!(after[1], before[1]);
     assert_eq!(after[2], NodeVersion { dirty: true, ..before[2] });
@@ -300,7 +300,7 @@ pub fn a_node_is_superseded_once_its_group_has_a_node(store: &dyn Store) {
     assert!(!nodes(store, 1, &NodeFilter::at(level(2)))[0].superseded);
 }
 
-/// A node over a whole conversation.
+/// A summary of a whole conversation.
 fn top(number: u8) -> Node {
     let mut top = node(number, 0);
     top.spec.ordinal = NodeSpec::TOP_ORDINAL;

@@ -20,7 +20,7 @@ const THREADS: usize = 2;
 
 /// Statistics of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Explored {
+pub struct ExplorationStats {
     /// Number of crash states checked.
     pub states: usize,
     /// Number of acknowledgements checked, over all states.
@@ -55,12 +55,13 @@ pub fn explore(
     name: &str,
     states: usize,
     check: &(dyn Fn(&CrashState, &Path) + Sync),
-) -> io::Result<Explored> {
+) -> io::Result<ExplorationStats> {
     let seed = seed();
     let mut probes: Vec<CrashPoint> =
         (0..states).map(|number| CrashPoint::sample(log, seed, name, number)).collect();
     probes.sort_by_key(|probe| probe.cut);
-    let explored = Mutex::new(Explored { entries: log.entries.len(), ..Explored::default() });
+    let explored =
+        Mutex::new(ExplorationStats { entries: log.entries.len(), ..ExplorationStats::default() });
     let check_some = |probes: &[CrashPoint]| -> io::Result<()> {
         let mut replay = Replay::new(log);
         for probe in probes {

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use crash::{CrashPoint, CrashState, Replay, SurvivalPattern};
-pub use explore::{Explored, explore, scratch_folder, seed};
+pub use explore::{ExplorationStats, explore, scratch_folder, seed};
 pub use fault::{Fault, FaultKind, FaultPoint, FileRole};
 pub use rng::Rng;
 pub use trace::{DiskOp, DiskTrace, FileId};

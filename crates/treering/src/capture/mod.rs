@@ -61,8 +61,8 @@ pub struct TranscriptLag {
 }
 
 impl TranscriptLag {
-    /// Whether a hook was missed. The turn that is under way is stored when it ends; the last
-    /// answer may be written after the hook that reports it.
+    /// Whether a hook failed to run. The current turn does not count: it is stored when it ends,
+    /// and the last answer may be written after the hook that reports it.
     #[must_use]
     pub const fn is_behind(&self) -> bool {
         self.prompts > 1 || (self.prompts == 1 && self.has_ended_turn)
@@ -109,7 +109,7 @@ impl CheckpointFolder {
         Ok(Some(TranscriptLag { captured_until, ..lag }))
     }
 
-    /// The lag of a transcript of which nothing is stored.
+    /// The lag of a transcript that was never captured.
     pub fn whole_lag(&self, format: Format, path: &Path) -> Result<TranscriptLag, CaptureError> {
         let failed = |error| CaptureError::File { path: path.to_path_buf(), error };
         self.lag_from(format, &mut TranscriptFile::open(path).map_err(failed)?, 0)
@@ -266,19 +266,19 @@ fn store_conversation(
     if batch.entries.is_empty() && engine.preview(batch.clone())?.created {
         return Ok(());
     }
-    let note = EntryNote::of(&batch.entries);
+    let note = EntryIds::of(&batch.entries);
     checkpoint.note(note, &engine.append(batch)?);
     Ok(())
 }
 
 /// The ids and times of entries, kept while the engine stores them.
 #[derive(Clone)]
-pub(crate) struct EntryNote {
+pub(crate) struct EntryIds {
     ids: Vec<Option<ExternalId>>,
     latest: Option<Timestamp>,
 }
 
-impl EntryNote {
+impl EntryIds {
     pub(crate) fn of(entries: &[Entry]) -> Self {
         Self {
             ids: entries.iter().map(|entry| external_id(entry).cloned()).collect(),
@@ -289,7 +289,7 @@ impl EntryNote {
 
 impl Checkpoint {
     /// Remembers the latest entry that is stored.
-    pub(crate) fn note(&mut self, entries: EntryNote, appended: &AppendReport) {
+    pub(crate) fn note(&mut self, entries: EntryIds, appended: &AppendReport) {
         let is_stored = |outcome: &EntryOutcome| {
             matches!(
                 outcome,

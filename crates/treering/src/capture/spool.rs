@@ -29,18 +29,18 @@ use super::{
 use crate::import::{ImportOptions, Importer};
 use crate::private_file;
 
-/// The ending of a file in the folder of the checkpoints that has the latest error of a hook.
+/// Extension of the file with a hook's latest error, in the checkpoint folder.
 pub const HOOK_FAILURE: &str = "failure";
 
 const FOLDER: &str = "spool";
 /// The subfolder for captures made while the settings, and so the tenant, were unreadable.
 const UNSETTLED: &str = "unsettled";
-/// The ending of a file with entries.
+/// Extension of a file with entries.
 const ENTRIES: &str = "json";
-/// The ending of a file with the end of a transcript: a [`PartHeader`] and a line break, then the
+/// Extension of a file with the end of a transcript: a [`PartHeader`] and a line break, then the
 /// lines of the transcript without private passages.
 const PART: &str = "part";
-/// The number of bytes that tell whether a transcript is the one that was copied.
+/// Number of bytes compared to recognize the copied transcript.
 const COMPARED_BYTES: u64 = 4096;
 
 /// The content captured by one hook call.
@@ -259,7 +259,7 @@ impl Spool {
         self.write(&name, |file| file.write_all(&bytes))
     }
 
-    /// Whether no capture waits.
+    /// Whether the spool is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files().is_empty()
@@ -334,7 +334,7 @@ impl Spool {
     fn files(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        let is_capture = |ending: &std::ffi::OsStr| ending == ENTRIES || ending == PART;
+        let is_capture = |extension: &std::ffi::OsStr| extension == ENTRIES || extension == PART;
         files.retain(|path| path.extension().is_some_and(is_capture));
         files.sort();
         files
@@ -345,7 +345,7 @@ impl Spool {
     pub fn replay(&self, engine: &Engine) -> treering_engine::Result<ReplayReport> {
         let mut report = ReplayReport::default();
         for path in self.files() {
-            let stored = match path.extension().is_some_and(|ending| ending == PART) {
+            let stored = match path.extension().is_some_and(|extension| extension == PART) {
                 true => self.store_part(engine, &path),
                 false => self.store_entries(engine, &path),
             };
@@ -406,13 +406,13 @@ impl Spool {
     }
 }
 
-/// Deletes the files of a folder that have one of these endings.
-fn delete_files(folder: &Path, endings: &[&str]) -> io::Result<()> {
+/// Deletes the files of a folder that have one of these extensions.
+fn delete_files(folder: &Path, extensions: &[&str]) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     for entry in entries {
         let path = entry?.path();
-        let ending = path.extension().and_then(std::ffi::OsStr::to_str);
-        if ending.is_some_and(|ending| endings.contains(&ending)) {
+        let extension = path.extension().and_then(std::ffi::OsStr::to_str);
+        if extension.is_some_and(|extension| extensions.contains(&extension)) {
             fs::remove_file(&path)?;
         }
     }
@@ -474,7 +474,8 @@ fn append(engine: &Engine, pauses: &[Pause], captured: &Value) -> Result<(), Rep
         match parse_line(raw.get(), now) {
             Ok(JsonLine::Entries(line)) => entries.extend(line),
             Ok(JsonLine::Header | JsonLine::Conversation(_)) => {
-                return Err(ReplayError::Invalid("an entry is not an entry".into()));
+                return Err(ReplayError::Invalid("the capture contains a header or a conversation line where an entry is expected"
+                        .into()));
             }
             Err(error) => return Err(ReplayError::Invalid(error.to_string())),
         }

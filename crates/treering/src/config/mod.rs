@@ -10,20 +10,18 @@ pub mod retention;
 mod search;
 pub mod serve;
 pub mod spend;
+pub mod store;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use confique::{Config, Layer};
-use serde::Deserialize;
 use treering_core::embedding_text::MIN_CHARS;
 use treering_core::packing::Profile;
 use treering_core::text::did_you_mean;
 use treering_core::{Assignment, Invalid, Policy, Preset, RetryPolicy, TenantId, redact};
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
-use treering_stores::Sync;
 
-use crate::store_url::{StoreOptions, StoreUrl};
 use crate::tokenizers::TokenizerOption;
 use docs::visit_settings;
 
@@ -35,6 +33,7 @@ pub use retention::RetentionSettings;
 pub use search::SearchSettings;
 pub use serve::ServeSettings;
 pub use spend::SpendSettings;
+pub use store::{StoreSettings, SyncSetting};
 
 /// The name of the settings file in the home folder.
 pub const FILE: &str = "treering.toml";
@@ -108,42 +107,10 @@ pub struct Settings {
     pub serve: ServeSettings,
 
     /// Your own profiles. Each lists the sections of a context as `[[profiles.mine.sections]]`
-    /// with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"` or `"nodes"`. The
-    /// guide to contexts explains the other keys of a section.
+    /// with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"`, `"nodes"`, `"search"`
+    /// or `"unsummarized"`. The guide to contexts explains the other keys of a section.
     #[config(default = {})]
     pub profiles: BTreeMap<String, ProfileSettings>,
-}
-
-/// Storage.
-#[derive(Debug, Config)]
-#[config(layer_attr(serde(deny_unknown_fields)))]
-pub struct StoreSettings {
-    /// Durability of an acknowledged turn: `full` survives power loss; `normal` survives a
-    /// crash of the program but may lose the last moments before a power loss.
-    #[config(env = "TREERING_STORE_SYNC", default = "full")]
-    pub sync: SyncSetting,
-
-    /// The server that keeps the store instead of the home folder: `neo4j://HOST:PORT/DATABASE`,
-    /// `neo4j+s://` with TLS, or `bolt://` and `bolt+s://` for one member of a cluster (requires a
-    /// build with `--features neo4j`); or `postgres://HOST:PORT/DATABASE` (requires a build with
-    /// `--features postgres`). The user and the password are never part of it: they come
-    /// from the environment variables `TREERING_STORE_USER` and `TREERING_STORE_PASSWORD`, or from
-    /// `store.credentials`. Settings, tokens and the files of agents stay in the home folder.
-    #[config(env = "TREERING_STORE_URL", default = "", validate = is_store_url)]
-    pub url: String,
-
-    /// The file with the user and the password of the server, in one line `USER:PASSWORD`;
-    /// relative to the home folder. Only you may be able to read it.
-    #[config(env = "TREERING_STORE_CREDENTIALS", default = "")]
-    pub credentials: PathBuf,
-}
-
-impl StoreSettings {
-    /// Where the store is.
-    pub fn options(&self) -> Result<StoreOptions, Invalid> {
-        let credentials = Some(&self.credentials).filter(|path| !path.as_os_str().is_empty());
-        Ok(StoreOptions { url: StoreUrl::new(&self.url)?, credentials: credentials.cloned() })
-    }
 }
 
 /// Token counting.
@@ -285,25 +252,6 @@ impl From<&WorkSettings> for treering_engine::WorkOptions {
     }
 }
 
-/// The values of `store.sync`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SyncSetting {
-    /// Survives power loss.
-    Full,
-    /// Survives a crash of the program.
-    Normal,
-}
-
-impl From<SyncSetting> for Sync {
-    fn from(setting: SyncSetting) -> Self {
-        match setting {
-            SyncSetting::Full => Self::Full,
-            SyncSetting::Normal => Self::Normal,
-        }
-    }
-}
-
 /// Refuses 0 where it would switch off what the setting only limits.
 fn is_positive<Number: Default + PartialOrd>(number: &Number) -> Result<(), String> {
     match *number > Number::default() {
@@ -314,14 +262,6 @@ fn is_positive<Number: Default + PartialOrd>(number: &Number) -> Result<(), Stri
 
 fn is_tokenizer(name: &impl AsRef<str>) -> Result<(), String> {
     name.as_ref().parse::<TokenizerOption>().map(drop)
-}
-
-fn is_store_url(url: &impl AsRef<str>) -> Result<(), String> {
-    match StoreUrl::new(url.as_ref()) {
-        Ok(url) if url.is_server() || url == StoreUrl::default() => Ok(()),
-        Ok(_) => Err("expected the address of a server, like neo4j://127.0.0.1:7687".into()),
-        Err(invalid) => Err(invalid.to_string()),
-    }
 }
 
 fn is_tenant(name: &impl AsRef<str>) -> Result<(), String> {
@@ -568,10 +508,7 @@ mod tests {
         assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
         let origins: Vec<_> =
             loaded.effective.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
-        assert_eq!(
-            origins[..3],
-            [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]
-        );
+        assert_eq!(origins[..3], [("tenant", "b"), ("store.sync", "normal"), ("store.url", "")]);
         assert_eq!(loaded.effective[0].origin, Origin::Flag);
         assert!(matches!(loaded.effective[1].origin, Origin::File(_)));
         assert_eq!(loaded.effective[2].origin, Origin::Default);

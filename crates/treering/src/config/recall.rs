@@ -13,20 +13,20 @@ pub struct RecallSettings {
     pub at_start: bool,
 
     /// Give an agent the messages that answer each prompt, if there are any. It costs tokens for
-    /// every prompt, and coding agents work better without it.
+    /// every prompt.
     #[config(env = "TREERING_RECALL_ON_PROMPT", default = false)]
     pub on_prompt: bool,
 
-    /// Maximum number of tokens of such a context.
+    /// Maximum number of tokens in a context that recall gives an agent.
     #[config(env = "TREERING_RECALL_BUDGET", default = 1500)]
     pub budget: u32,
 
-    /// Maximum time that an agent waits for such a context, in milliseconds. After that it gets
-    /// none.
+    /// Maximum time that an agent waits for a context from recall, in milliseconds. After that it
+    /// gets none.
     #[config(env = "TREERING_RECALL_TIMEOUT_MS", default = 1000)]
     pub timeout_ms: u64,
 
-    /// Folders in which agents get no such context, with everything below them; separated by
+    /// Folders in which recall gives agents no context, with everything below them; separated by
     /// commas in the environment.
     #[config(env = "TREERING_RECALL_OFF_IN", default = [],
         parse_env = confique::env::parse::list_by_comma)]

@@ -7,8 +7,8 @@ use treering_core::{Invalid, RetentionRule};
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct RetentionSettings {
-    /// Rules of retention: an age, such as `365d`, which may follow a source, such as `cursor 30d`,
-    /// or a label, such as `user=42 30d`; separated by commas in the environment. Conversations
+    /// Retention rules: an age (`365d`), optionally after a source (`cursor 30d`) or a label
+    /// (`user=42 30d`); separated by commas in the environment. Conversations
     /// without activity for longer are forgotten: by `treering retain`, and every hour by `treering
     /// serve`, `treering mcp` and `treering work --watch`.
     #[config(env = "TREERING_RETENTION_RULES", default = [],

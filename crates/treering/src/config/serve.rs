@@ -41,14 +41,13 @@ pub struct ServeSettings {
     #[config(env = "TREERING_SERVE_HEADER_TIMEOUT_MS", default = 30000, validate = is_positive)]
     pub header_timeout_ms: u64,
 
-    /// Maximum time that an answer waits for its client to read on, in milliseconds. Then the
+    /// Maximum time without progress while the client reads a response, in milliseconds. Then the
     /// connection is closed.
     #[config(env = "TREERING_SERVE_WRITE_TIMEOUT_MS", default = 30000, validate = is_positive)]
     pub write_timeout_ms: u64,
 
-    /// Maximum number of open connections, event streams included. When all are open, the next
-    /// client takes over from the connection that has kept the server waiting for longest. While
-    /// the server works on a request of every connection, further requests get 503.
+    /// Maximum number of open connections, event streams included. When all are open, the
+    /// server closes the longest-idle connection for the next client. While the server works on a request of every connection, further requests get 503.
     #[config(env = "TREERING_SERVE_CONNECTIONS", default = 512)]
     pub connections: std::num::NonZeroUsize,
 

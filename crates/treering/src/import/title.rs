@@ -1,4 +1,4 @@
-//! Titles that tell conversations apart, for sources that have none.
+//! Titles that distinguish conversations, for sources that have none.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn first_line(text: &str) -> Option<&str> {
 }
 
 /// Whether a line says what a conversation is about: it is more than one short word, and neither a
-/// command nor the account of a session.
+/// command nor a cost line.
 fn is_request(line: &str) -> bool {
     let letters = line.chars().filter(|c| c.is_alphanumeric()).count();
     let is_long = line.split_whitespace().nth(1).is_some() || letters > 8;

@@ -15,7 +15,7 @@ pub(super) struct Planned {
     pub(super) backup: BackupAction,
 }
 
-/// The effect on the backup, which holds the file as it was before Treering was installed.
+/// The effect on the backup, which holds the original of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BackupAction {
     /// The current file becomes the backup.
@@ -24,7 +24,7 @@ pub(super) enum BackupAction {
     Delete,
 }
 
-/// Makes all changes. If one fails, takes back those that were made.
+/// Makes all changes. If one fails, reverts those that were made.
 pub(super) fn write_all(planned: &[Planned]) -> Result<(), CliError> {
     let changed: Vec<&Planned> = planned.iter().filter(|it| it.before != it.after).collect();
     // Most failures happen here, before any file has changed.
@@ -104,7 +104,7 @@ fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes a file beside its place. It has the permissions of `model` from the moment it exists.
+/// Writes a temporary file in the same folder. It has the permissions of `model` from the moment it exists.
 fn stage(path: &Path, text: &str, model: &Path) -> io::Result<()> {
     let new = new_path(path);
     // A file left behind by an interrupted run may have other permissions.

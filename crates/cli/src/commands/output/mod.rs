@@ -83,8 +83,8 @@ impl Output {
         drop(written);
     }
 
-    /// Prints a note on standard error, apart from the result.
-    pub(super) fn note(&self, message: &str) {
+    /// Prints a remark on standard error, apart from the result.
+    pub(super) fn remark(&self, message: &str) {
         let mut err = stderr();
         let written = match self.json {
             true => writeln!(err, "{}", serde_json::json!({ "note": message })),
@@ -256,8 +256,12 @@ pub(super) fn grouped(number: u64) -> String {
 
 /// Formats a number with its noun: `1 turn`, `2 turns`.
 pub(super) fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(number))
+    let number_text = grouped(number);
+    match noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o'])) {
+        _ if number == 1 => format!("{number_text} {noun}"),
+        Some(stem) => format!("{number_text} {stem}ies"),
+        None => format!("{number_text} {noun}s"),
+    }
 }
 
 /// Formats a number of bytes: `3.4 MiB`.

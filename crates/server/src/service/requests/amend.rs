@@ -14,14 +14,14 @@ pub struct AmendRequest {
     /// The new text. The earlier one stays in the history of the message.
     #[schema(max_length = 4000000)]
     pub text: Option<String>,
-    /// Whether the summaries over the message are written again at once; default: the policy
+    /// Whether the summaries that cover the message are regenerated at once; default: the policy
     /// parameter `regenerate_on_edit`.
     #[serde(alias = "regenerateOnEdit")]
     pub regenerate: Option<bool>,
-    /// Marks the message as wrong: it is never handed out as true, and the summaries over it are
-    /// written again without it.
+    /// Marks the message as wrong: it is never returned as true, and the summaries that cover it are
+    /// regenerated without it.
     pub wrong: bool,
-    /// The text that is handed out instead of a wrong message.
+    /// The text that is returned instead of a wrong message.
     #[schema(max_length = 4000000)]
     pub correction: Option<String>,
 }
@@ -37,7 +37,7 @@ impl AmendRequest {
                 invalid("a correction needs wrong; to replace the text, set text")
             }
             (None, true) if self.regenerate.is_some() => invalid(
-                "regenerate needs text; the summaries over a wrong message are always written again",
+                "regenerate needs text; the summaries that cover a wrong message are always regenerated",
             ),
             (Some(text), false) => {
                 Ok(Amendment::Edit { text: text.clone(), regenerate: self.regenerate })
@@ -57,13 +57,13 @@ pub struct NamedAmendRequest {
     pub id: String,
     /// The new text.
     pub text: Option<String>,
-    /// Whether the summaries over the message are written again at once.
+    /// Whether the summaries that cover the message are regenerated at once.
     #[serde(alias = "regenerateOnEdit")]
     pub regenerate: Option<bool>,
     /// Marks the message as wrong.
     #[serde(default)]
     pub wrong: bool,
-    /// The text that is handed out instead of a wrong message.
+    /// The text that is returned instead of a wrong message.
     pub correction: Option<String>,
 }
 

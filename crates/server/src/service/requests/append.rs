@@ -20,7 +20,7 @@ use crate::service::ServiceError;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppendRequest {
-    /// Slug, id or id prefix of the conversation. Without `conversation` and `key`, a new
+    /// Slug, key, id, or the first digits of an id of the conversation. Without `conversation` and `key`, a new
     /// conversation is created.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
@@ -165,7 +165,7 @@ impl RequestLimits for CreateRequest {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TurnRequest {
-    /// The conversation to append to: slug, id or id prefix. Without `conversation` and `key`,
+    /// The conversation to append to: slug, key, id, or the first digits of an id. Without `conversation` and `key`,
     /// `remember` stores a note, and `append` creates a conversation.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
@@ -198,7 +198,8 @@ pub struct TurnRequest {
     /// The user's message, verbatim.
     #[schema(max_length = 4000000)]
     pub user: Option<String>,
-    /// The assistant's answer, or a fact to remember.
+    /// The assistant's answer, or a fact to remember; also as `text`.
+    #[serde(alias = "text")]
     #[schema(max_length = 4000000)]
     pub assistant: Option<String>,
     /// Tool calls in between.
@@ -211,7 +212,7 @@ pub struct TurnRequest {
     /// Time of the turn, such as 2026-03-02T08:41:00Z; default: now.
     #[schema(max_length = 40)]
     pub at: Option<String>,
-    /// Whether a note comes first in every context of its project.
+    /// Whether a note comes first in contexts over its project.
     #[serde(default)]
     pub pinned: bool,
 }

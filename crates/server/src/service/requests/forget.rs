@@ -16,7 +16,7 @@ use crate::service::ServiceError;
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForgetRequest {
-    /// Slug, id or id prefix. Alone, the whole conversation.
+    /// Slug, key, id, or the first digits of an id. Alone, the whole conversation.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
     /// Only the message at this position of the conversation.
@@ -88,9 +88,7 @@ impl ForgetRequest {
             (None, Some(ItemSelection::Author(author))) if !is_wide => {
                 Ok(ForgetTarget::Author(author))
             }
-            (None, Some(ItemSelection::Secrets)) if self.project.is_none() && !self.everything => {
-                Ok(ForgetTarget::Secrets)
-            }
+            (None, Some(ItemSelection::Secrets)) if !is_wide => Ok(ForgetTarget::Secrets),
             (None, Some(_)) => Err(invalid("name the conversation that it is part of")),
             (None, None) => match (&self.project, &self.label) {
                 (Some(folder), _) => Ok(ForgetTarget::Project(normalize_cwd(folder))),

@@ -21,7 +21,7 @@ pub(super) use append::check_entry;
 pub use append::{AppendRequest, CreateRequest, ToolCallRequest, TurnRequest, fork_entry};
 pub use forget::{AuditRequest, ForgetRequest};
 pub use note::{ChangeNoteRequest, NoteRequest, NotesRequest, NotesToolRequest};
-pub(super) use read::asking;
+pub(super) use read::calling_session;
 pub use read::{
     ContextFormat, ContextParams, ExpandRequest, NodesRequest, PageRequest, SearchRequest,
     SessionsRequest,

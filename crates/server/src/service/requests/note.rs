@@ -24,7 +24,7 @@ pub struct NoteRequest {
     /// The person or the agent who asked to keep it.
     #[schema(max_length = 200)]
     pub author: Option<String>,
-    /// Whether it comes first in every context of its project.
+    /// Whether it comes first in contexts over its project.
     pub pinned: bool,
     /// An id for the note, which is stored only once.
     #[schema(min_length = 1, max_length = 100)]
@@ -112,12 +112,12 @@ impl RequestLimits for NotesRequest {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChangeNoteRequest {
-    /// Pins or unpins the note. A pinned note comes first in every context of its project.
+    /// Pins or unpins the note. A pinned note comes first in contexts over its project.
     pub pinned: Option<bool>,
     /// The corrected statement. The earlier one stays in the history.
     #[schema(max_length = 4000000)]
     pub text: Option<String>,
-    /// Takes the note back: it stays in the record and is never handed out again.
+    /// Withdraws the note: it stays in the history, and search and contexts leave it out.
     pub withdrawn: bool,
 }
 
@@ -157,7 +157,7 @@ pub struct NotesToolRequest {
     pub pinned: Option<bool>,
     /// The corrected statement.
     pub text: Option<String>,
-    /// Takes it back.
+    /// Withdraws it.
     pub withdrawn: bool,
 }
 

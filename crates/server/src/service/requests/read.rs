@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     MAX_BUDGET_TOKENS, MAX_CONTEXT_QUERY_CHARS, MAX_GATE_TIMEOUT_MS, MAX_HITS, MAX_ITEM_CHARS,
     MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_PATH_CHARS, MAX_QUERY_CHARS, MAX_ROWS, RequestLimits,
-    RoleName, StateName, check_length, check_lengths, check_limit, check_range,
+    RoleName, StateName, check_length, check_lengths, check_limit, check_range, level_of_number,
 };
 use crate::service::ServiceError;
 
@@ -60,7 +60,7 @@ pub struct SearchRequest {
     #[serde(default)]
     #[schema(max_items = 4)]
     pub exclude_roles: Vec<RoleName>,
-    /// The conversation that asks: slug, key, id or id prefix. It is left out unless
+    /// The calling session: slug, key, id, or the first digits of an id. It is left out unless
     /// `conversations` names it. It need not exist.
     #[schema(max_length = 200)]
     pub asked_by: Option<String>,
@@ -84,7 +84,7 @@ pub struct SearchRequest {
     /// Rank by meaning alone, not by words.
     #[serde(default)]
     pub semantic: bool,
-    /// Return each message and tool call as a hit of its own. By default a turn is one hit.
+    /// Return each message and tool call as a separate hit. By default a turn is one hit.
     #[serde(default)]
     pub each_item: bool,
     /// Maximum number of hits.
@@ -142,8 +142,8 @@ impl SearchRequest {
         let exclude = self.exclude.iter().map(|text| exclusion(engine, text));
         let mut exclude = exclude.collect::<Result<Vec<_>, _>>()?;
         exclude.extend(self.exclude_roles.iter().map(|role| Exclusion::Role((*role).into())));
-        let asking = asking(engine, self.asked_by.as_deref(), named);
-        exclude.extend(asking.map(Exclusion::Conversation));
+        let calling_session = calling_session(engine, self.asked_by.as_deref(), named);
+        exclude.extend(calling_session.map(Exclusion::Conversation));
         Ok(exclude)
     }
 
@@ -159,7 +159,8 @@ impl SearchRequest {
                 levels.retain(|level| *level > 0);
                 if levels.is_empty() {
                     return Err(ServiceError::InvalidRequest(
-                        "levels names turns only, and include_turns leaves them out".into(),
+                        "levels is [0], which means turns only, but include_turns is false; change one of \
+                         them".into(),
                     ));
                 }
             }
@@ -168,8 +169,8 @@ impl SearchRequest {
     }
 }
 
-/// The conversation that asks, if it exists and is not named. It may not be captured yet.
-pub(in crate::service) fn asking(
+/// The calling session, if it exists and is not named. It may not be captured yet.
+pub(in crate::service) fn calling_session(
     engine: &Engine,
     asked_by: Option<&str>,
     named: &[ConversationId],
@@ -226,7 +227,7 @@ const MAX_SCOPE_NAMES: usize = 50;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContextParams {
-    /// Slug, id, id prefix or key. Without it, name a scope: `conversations`, `project_path`,
+    /// Slug, key, id, or the first digits of an id. Without it, name a scope: `conversations`, `project_path`,
     /// `labels` or `everything`.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
@@ -249,7 +250,7 @@ pub struct ContextParams {
     #[serde(default)]
     #[schema(max_items = 50)]
     pub exclude: Vec<String>,
-    /// The conversation that asks: slug, key, id or id prefix. It is left out of a scope unless
+    /// The calling session: slug, key, id, or the first digits of an id. It is left out of a scope unless
     /// `conversations` names it. It need not exist.
     #[schema(max_length = 200)]
     pub asked_by: Option<String>,
@@ -415,6 +416,7 @@ pub struct NodesRequest {
 
 impl RequestLimits for NodesRequest {
     fn check_limits(&self) -> Result<(), ServiceError> {
+        self.level.map(level_of_number).transpose()?;
         check_limit(self.limit, MAX_ROWS)
     }
 }

@@ -135,7 +135,7 @@ impl ParentRef {
             Self::Turn(number) => Ok(TurnNo(*number)),
             Self::Id(text) => text.trim().parse().map(TurnNo).map_err(|_| {
                 ServiceError::InvalidRequest(format!(
-                    "parent {text:?}: a summary of level 1 names turns by number, from 0"
+                    "parent {text:?}: at level 1, parents are turn numbers, counted from 0"
                 ))
             }),
         }
@@ -145,7 +145,7 @@ impl ParentRef {
         match self {
             Self::Id(id) => Ok(engine.find_node(id)?.1.id),
             Self::Turn(number) => Err(ServiceError::InvalidRequest(format!(
-                "parent {number}: a summary of level {level} names nodes by id"
+                "parent {number}: at level {level}, parents are node ids such as l1-3f9a"
             ))),
         }
     }
@@ -192,7 +192,7 @@ impl RequestLimits for ForkRequest {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadsRequest {
-    /// Slug, id or id prefix.
+    /// Slug, key, id, or the first digits of an id.
     #[schema(min_length = 1, max_length = 200)]
     pub conversation: String,
     /// Name of a thread to fork.

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use treering_core::{Assignment, PARAMETERS, parameter_aliases, snake_case, text};
-use treering_engine::{Pace, Update, UpdateStrategy};
+use treering_engine::{Update, UpdateLimits, UpdateStrategy};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
@@ -116,7 +116,8 @@ impl UpdateRequest {
     pub fn update(&self) -> Result<Update, ServiceError> {
         let strategy = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
         let level = self.level.map(level_of_number).transpose()?;
-        let pace = Pace { concurrency: self.concurrency, batch_delay_ms: self.batch_delay_ms };
+        let pace =
+            UpdateLimits { concurrency: self.concurrency, batch_delay_ms: self.batch_delay_ms };
         Ok(Update { strategy, level, policy: self.with.clone(), pace })
     }
 }
@@ -158,7 +159,7 @@ impl RequestLimits for UpdateRequest {
 impl PartialSchema for UpdateRequest {
     fn schema() -> RefOr<Schema> {
         let number = |default: u32, description: &str| json!({ "type": "integer", "minimum": 0, "default": default, "description": description });
-        let schema = json!({
+        let mut schema = json!({
             "type": "object",
             "description": "Also takes any policy parameter, such as `strategy@2` or `min_turns`.",
             "additionalProperties": true,
@@ -187,6 +188,13 @@ impl PartialSchema for UpdateRequest {
                     "description": "Wait for every level, instead of for level 1." },
             },
         });
+        // Like a field that is left out, `null` chooses the default.
+        for property in schema["properties"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+            property["type"] = json!([property["type"], "null"]);
+            if let Some(values) = property.get_mut("enum").and_then(Value::as_array_mut) {
+                values.push(Value::Null);
+            }
+        }
         serde_json::from_value(schema).map_or_else(|_| RefOr::T(Schema::default()), RefOr::T)
     }
 }

@@ -62,7 +62,7 @@ impl RequestLimits for WorkRequest {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct StatsRequest {
-    /// Only this conversation: slug, key, id or id prefix; default: the whole tenant.
+    /// Only this conversation: slug, key, id, or the first digits of an id; default: the whole tenant.
     #[param(max_length = 200)]
     pub conversation: Option<String>,
 }
@@ -77,7 +77,7 @@ impl RequestLimits for StatsRequest {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StatusRequest {
-    /// Slug, id or id prefix; default: the latest conversation.
+    /// Slug, key, id, or the first digits of an id; default: the latest conversation.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
 }

@@ -87,9 +87,9 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
         let sql = format!(
-            "SELECT count(*) FILTER (WHERE {}), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
+            "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
                 ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
-            FROM conversations WHERE tenant = ?1",
+            FROM conversations WHERE tenant = ?1 AND {}",
             of_kind(ConversationKind::Session)
         );
         let sums = self.query_one(&sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
@@ -133,11 +133,12 @@ fn conditions(filter: &ConversationFilter, bind: &mut impl FnMut(Value) -> Strin
 fn of_kind(kind: ConversationKind) -> String {
     match kind {
         ConversationKind::Session => {
-            let prefix = ConversationKind::RESERVED_PREFIX;
-            format!(
-                "(external_id IS NULL OR substr(external_id, 1, {}) <> '{prefix}')",
-                prefix.len()
-            )
+            let is_other = |kind: ConversationKind| {
+                let prefix = kind.key_prefix();
+                format!("substr(external_id, 1, {}) <> '{prefix}'", prefix.len())
+            };
+            let others = ConversationKind::RESERVED.map(is_other);
+            format!("(external_id IS NULL OR ({}))", others.join(" AND "))
         }
         ConversationKind::Notes | ConversationKind::Project => {
             let prefix = kind.key_prefix();

@@ -38,12 +38,12 @@ pub(in crate::neo4j) type Rows = Vec<Vec<BoltValue>>;
 
 /// A query and its parameters.
 #[derive(Debug, Clone)]
-pub(in crate::neo4j) struct Statement {
+pub(in crate::neo4j) struct Cypher {
     query: String,
     params: Vec<(String, BoltValue)>,
 }
 
-impl Statement {
+impl Cypher {
     pub(in crate::neo4j) fn new(query: impl Into<String>) -> Self {
         Self { query: query.into(), params: Vec::new() }
     }
@@ -63,7 +63,7 @@ struct Answer {
 }
 
 /// A connection after authentication.
-pub(in crate::neo4j) struct Connection {
+pub(in crate::neo4j) struct BoltConnection {
     stream: BufReader<Stream>,
     database: Option<String>,
     server: String,
@@ -71,7 +71,7 @@ pub(in crate::neo4j) struct Connection {
     in_transaction: bool,
 }
 
-impl Connection {
+impl BoltConnection {
     /// Connects and authenticates. With a `neo4j` address, to the server that writes the database.
     pub(in crate::neo4j) fn open(
         address: &Neo4jAddress,
@@ -170,20 +170,20 @@ impl Connection {
     }
 
     /// Runs a statement in a transaction of its own, or in the open one.
-    pub(in crate::neo4j) fn run(&mut self, statement: &Statement) -> Result<Rows> {
+    pub(in crate::neo4j) fn run(&mut self, statement: &Cypher) -> Result<Rows> {
         Ok(self.run_all(std::slice::from_ref(statement))?.pop().unwrap_or_default())
     }
 
     /// Runs statements in the open transaction, or each in a transaction of its own, in one round
     /// trip.
-    pub(in crate::neo4j) fn run_all(&mut self, statements: &[Statement]) -> Result<Vec<Rows>> {
+    pub(in crate::neo4j) fn run_all(&mut self, statements: &[Cypher]) -> Result<Vec<Rows>> {
         let mut requests = Vec::new();
         statements.iter().for_each(|it| self.push(it, self.in_transaction, &mut requests));
         Ok(rows_of(self.exchange(&requests)?))
     }
 
     /// Begins a transaction and runs its first statement, in one round trip.
-    pub(in crate::neo4j) fn begin(&mut self, first: &Statement) -> Result<Rows> {
+    pub(in crate::neo4j) fn begin(&mut self, first: &Cypher) -> Result<Rows> {
         let mut requests = vec![(BEGIN, vec![self.extra()])];
         self.push(first, true, &mut requests);
         let answer = self.exchange(&requests)?.pop();
@@ -193,7 +193,7 @@ impl Connection {
 
     /// Runs the last statements of the open transaction and commits it, in one round trip. If this
     /// fails with [`BoltError::Broken`], the transaction may have been committed.
-    pub(in crate::neo4j) fn commit(&mut self, statements: &[Statement]) -> Result<()> {
+    pub(in crate::neo4j) fn commit(&mut self, statements: &[Cypher]) -> Result<()> {
         let mut requests = Vec::new();
         statements.iter().for_each(|it| self.push(it, true, &mut requests));
         requests.push((COMMIT, Vec::new()));
@@ -210,7 +210,7 @@ impl Connection {
         Ok(())
     }
 
-    fn push(&self, it: &Statement, in_transaction: bool, requests: &mut Vec<(u8, Vec<BoltValue>)>) {
+    fn push(&self, it: &Cypher, in_transaction: bool, requests: &mut Vec<(u8, Vec<BoltValue>)>) {
         let extra = if in_transaction { BoltValue::Map(Vec::new()) } else { self.extra() };
         let query = BoltValue::Text(it.query.clone());
         requests.push((RUN, vec![query, BoltValue::Map(it.params.clone()), extra]));
@@ -297,7 +297,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for BoltConnection {
     fn drop(&mut self) {
         if !self.is_broken {
             let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ mod packstream;
 mod stream;
 
 pub use address::Neo4jAddress;
-pub(super) use connection::{Connection, Rows, Statement};
+pub(super) use connection::{BoltConnection, Cypher, Rows};
 pub use packstream::BoltValue;
 
 /// Why a request failed.

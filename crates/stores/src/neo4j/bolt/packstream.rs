@@ -276,7 +276,8 @@ mod tests {
             comes_back(BoltValue::Text("é".repeat(size)));
             comes_back(BoltValue::Bytes(vec![7; size]));
             comes_back(BoltValue::List(vec![BoltValue::Null; size]));
-            let entry = |number: usize| (number.to_string(), BoltValue::Bool(number % 2 == 0));
+            let entry =
+                |number: usize| (number.to_string(), BoltValue::Bool(number.is_multiple_of(2)));
             comes_back(BoltValue::Map((0..size).map(entry).collect()));
         }
         comes_back(BoltValue::Float(0.1_f32.into()));

@@ -52,7 +52,8 @@ impl Audit for GraphView<'_> {
 
     fn tombstones(&self) -> StoreResult<TombstoneSet> {
         let statement = self.of_tenant(
-            "MATCH (d:TreeringTombstone) WHERE d.tenant = $tenant RETURN d.hash ORDER BY d.hash",
+            "MATCH (d:TreeringTombstone) WHERE d.tenant = $tenant AND d.hash IS NOT NULL
+            RETURN d.hash ORDER BY d.hash",
         );
         let hashes: Vec<ContentHash> = self.query(statement, BoltRow::take)?;
         let salts = if hashes.is_empty() { Vec::new() } else { self.salts()? };

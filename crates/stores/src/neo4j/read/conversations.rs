@@ -6,7 +6,7 @@ use treering_core::{
 };
 
 use super::{GraphView, rows};
-use crate::neo4j::bolt::{BoltValue, Statement};
+use crate::neo4j::bolt::{BoltValue, Cypher};
 use crate::neo4j::values::{BoltRow, Read, unreadable};
 use crate::row_codec::decode_threads;
 
@@ -84,7 +84,8 @@ impl GraphView<'_> {
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
         let statement = self.of_tenant(
-            "MATCH (c:ConversationSession) WHERE c.tenant = $tenant
+            "MATCH (c:ConversationSession)
+            WHERE c.tenant = $tenant AND c.lastActivity IS NOT NULL
             RETURN sum(CASE c.kind WHEN 'session' THEN 1 ELSE 0 END), sum(c.messages), sum(c.turns),
                 sum(c.toolCalls), sum(c.chars), sum(c.tokens)",
         );
@@ -109,7 +110,7 @@ fn conditions(filter: &ConversationFilter) -> String {
             "(c.{property} = ${name} OR (c.{property} >= ${name}First AND c.{property} < ${name}End))"
         )
     };
-    let mut conditions = vec!["c.tenant = $tenant".to_owned()];
+    let mut conditions = vec!["c.tenant = $tenant AND c.lastActivity IS NOT NULL".to_owned()];
     conditions.extend(filter.kind.map(|_| "c.kind = $kind".to_owned()));
     conditions.extend((!filter.states.is_empty()).then(|| "c.state IN $states".to_owned()));
     conditions.extend(filter.cwd.as_ref().map(|_| below("cwd", "cwd")));
@@ -125,7 +126,7 @@ fn conditions(filter: &ConversationFilter) -> String {
 }
 
 /// The parameters of [`conditions`].
-fn with_filter(mut statement: Statement, filter: &ConversationFilter) -> Statement {
+fn with_filter(mut statement: Cypher, filter: &ConversationFilter) -> Cypher {
     let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
     let labels: Vec<String> = filter.labels.iter().map(ToString::to_string).collect();
     statement = statement.with("states", states).with("labels", labels);

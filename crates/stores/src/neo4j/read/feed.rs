@@ -11,7 +11,7 @@ use super::jobs::{JOB_EVENT, job_event};
 use super::messages::{MESSAGE, TOOL_CALL, message, tool_call};
 use super::tree::{node, node_columns};
 use super::{GraphView, rows};
-use crate::neo4j::bolt::Statement;
+use crate::neo4j::bolt::Cypher;
 use crate::neo4j::values::{BoltRow, Read};
 
 /// A change and its sequence number.
@@ -19,7 +19,7 @@ type NumberedChange = (i64, Change);
 
 /// A kind of node in the feed: its pattern and its columns.
 #[derive(Clone, Copy)]
-enum Source {
+enum FeedSource {
     Messages,
     Removals,
     ToolCalls,
@@ -28,7 +28,7 @@ enum Source {
     Vectors,
 }
 
-impl Source {
+impl FeedSource {
     /// The sources that a filter asks for.
     fn of(filter: &ChangeFilter<'_>) -> Vec<Self> {
         let all = [
@@ -93,7 +93,7 @@ impl GraphView<'_> {
         limit: usize,
     ) -> StoreResult<Changes> {
         let after = sequence_number(after)?;
-        let sources = Source::of(filter);
+        let sources = FeedSource::of(filter);
         let (latest, mut numbers) = self.numbers_after(after, &sources, filter, limit)?;
         numbers.sort_unstable();
         let until = match limit.checked_sub(1).map(|last| numbers.get(last)) {
@@ -103,10 +103,10 @@ impl GraphView<'_> {
         };
         let mut changes = Vec::new();
         if numbers.first().is_some_and(|first| *first <= until) {
-            let select = |source: &Source| {
+            let select = |source: &FeedSource| {
                 let (it, label, condition) = source.pattern();
                 let session = match source {
-                    Source::Vectors => "null".to_owned(),
+                    FeedSource::Vectors => "null".to_owned(),
                     _ => format!("{it}.sessionId"),
                 };
                 self.statement(format!(
@@ -119,7 +119,7 @@ impl GraphView<'_> {
                 .with("until", until)
                 .with("model", filter.vectors_of)
             };
-            let statements: Vec<Statement> = sources.iter().map(select).collect();
+            let statements: Vec<Cypher> = sources.iter().map(select).collect();
             for (source, rows) in sources.iter().zip(self.run_all(&statements)?) {
                 changes.extend(self.decoded(rows, |row| source.decode(row))?);
             }
@@ -137,7 +137,7 @@ impl GraphView<'_> {
     fn numbers_after(
         &self,
         after: i64,
-        sources: &[Source],
+        sources: &[FeedSource],
         filter: &ChangeFilter<'_>,
         limit: usize,
     ) -> StoreResult<(i64, Vec<i64>)> {
@@ -145,10 +145,12 @@ impl GraphView<'_> {
             .iter()
             .map(|source| {
                 let (it, label, condition) = source.pattern();
+                // The order is that of the index, so that it is read only up to the limit.
+                let order = if matches!(source, FeedSource::Vectors) { "v.model, " } else { "" };
                 format!(
                     "COLLECT {{ MATCH ({it}:{label}) WHERE {it}.tenant = $tenant
                         AND {it}.seq > $after{condition}
-                    RETURN {it}.seq ORDER BY {it}.seq LIMIT $limit }}"
+                    RETURN {it}.seq ORDER BY {it}.tenant, {order}{it}.seq LIMIT $limit }}"
                 )
             })
             .collect();
@@ -169,7 +171,7 @@ impl GraphView<'_> {
         let statement = self.of_tenant(
             "RETURN x.seq, COLLECT {
                 MATCH (m:TreeringMessage) WHERE m.tenant = $tenant AND m.seq <= $at
-                WITH m ORDER BY m.seq DESC LIMIT 16
+                WITH m ORDER BY m.tenant DESC, m.seq DESC LIMIT 16
                 RETURN toString(m.seq) + ' ' + m.sessionId + ' ' + toString(m.idx) + ' ' + m.hash
                     + ' ' + toString(m.timestamp) }",
         );

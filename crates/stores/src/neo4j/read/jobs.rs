@@ -2,11 +2,12 @@
 
 use treering_core::ports::{JobEventFilter, JobFilter, StoreResult};
 use treering_core::{
-    ContentHash, ConversationId, Job, JobEvent, JobEventKind, JobId, LEASE_MS, TenantId, Timestamp,
+    ContentHash, ConversationId, Job, JobEvent, JobEventKind, JobId, JobKind, LEASE_MS, TenantId,
+    Timestamp,
 };
 
-use super::{GraphView, rows};
-use crate::neo4j::bolt::Statement;
+use super::{GraphView, PlannedState, rows};
+use crate::neo4j::bolt::{BoltValue, Cypher};
 use crate::neo4j::values::{BoltRow, Read, unreadable};
 use crate::row_codec::{decode_work, job_state};
 
@@ -31,35 +32,75 @@ const IS_LOWEST: &str = "NOT EXISTS { MATCH (k:TreeringJob)
         AND k.state <> 'failed' }";
 
 /// Adds the parameters of [`IS_DUE`].
-fn with_now(statement: Statement, now: Timestamp) -> Statement {
+fn with_now(statement: Cypher, now: Timestamp) -> Cypher {
     let impossible = now.plus_micros(2 * LEASE_MS as i64 * 1000);
     statement.with("now", now).with("impossible", impossible)
 }
 
 /// Asks whether a tenant has a due job.
-pub(in crate::neo4j) fn has_due_jobs(tenant: &TenantId, now: Timestamp) -> Statement {
-    let query =
-        format!("MATCH (j:TreeringJob) WHERE j.tenant = $tenant AND {IS_DUE} RETURN 1 LIMIT 1");
-    with_now(Statement::new(query).with("tenant", tenant.as_str()), now)
+pub(in crate::neo4j) fn has_due_jobs(tenant: &TenantId, now: Timestamp) -> Cypher {
+    let query = format!(
+        "MATCH (j:TreeringJob) WHERE j.tenant = $tenant AND j.sessionId IS NOT NULL AND {IS_DUE} RETURN 1 LIMIT 1"
+    );
+    with_now(Cypher::new(query).with("tenant", tenant.as_str()), now)
 }
 
 /// Asks for the next tenant with a due job.
-pub(in crate::neo4j) fn tenant_with_due_jobs(
-    after: Option<&TenantId>,
-    now: Timestamp,
-) -> Statement {
+pub(in crate::neo4j) fn tenant_with_due_jobs(after: Option<&TenantId>, now: Timestamp) -> Cypher {
     let query = format!(
         "MATCH (t:TreeringTenant) WHERE t.name > $after
-            AND EXISTS {{ MATCH (j:TreeringJob) WHERE j.tenant = t.name AND {IS_DUE} }}
+            AND EXISTS {{ MATCH (j:TreeringJob) WHERE j.tenant = t.name AND j.sessionId IS NOT NULL
+                AND {IS_DUE} }}
         RETURN t.name ORDER BY t.name LIMIT 1"
     );
     let after = after.map_or("", TenantId::as_str);
-    with_now(Statement::new(query).with("after", after), now)
+    with_now(Cypher::new(query).with("after", after), now)
+}
+
+/// The number of jobs of a conversation that a commit reads before its plan.
+const FEW: usize = 64;
+
+/// Lists the jobs of the conversation `$session`, one more than are used.
+pub(in crate::neo4j) fn few_jobs_query() -> String {
+    format!(
+        "COLLECT {{ MATCH (j:TreeringJob) WHERE j.tenant = $tenant AND j.sessionId = $session
+            WITH j ORDER BY j.height, j.position, j.seq LIMIT {} RETURN [{JOB}] }}",
+        FEW + 1
+    )
+}
+
+/// Reads the jobs of [`few_jobs_query`]; `None` if there are too many.
+pub(in crate::neo4j) fn few_jobs(rows: Vec<BoltValue>) -> Read<Option<Vec<Job>>> {
+    if rows.len() > FEW {
+        return Ok(None);
+    }
+    let decode = |row| match row {
+        BoltValue::List(columns) => job(&mut BoltRow::new(columns)),
+        _ => unreadable("a job without its columns"),
+    };
+    rows.into_iter().map(decode).collect::<Read<_>>().map(Some)
+}
+
+/// Whether a filter without a time selects a job of the conversation that it names.
+fn is_selected(filter: &JobFilter, job: &Job) -> bool {
+    let height = job.kind.height();
+    let has_prefix = |prefix: &String| job.id.to_string().starts_with(&prefix.to_ascii_lowercase());
+    filter.heights.is_none_or(|(lowest, highest)| (lowest..=highest).contains(&height))
+        && filter.only.is_none_or(|only| only == (job.kind.position(), job.id))
+        && filter.id_prefix.as_ref().is_none_or(has_prefix)
+        && (!filter.summaries || matches!(job.kind, JobKind::Summarize(_)))
 }
 
 impl GraphView<'_> {
     pub(super) fn read_jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>> {
-        let mut conditions = vec!["j.tenant = $tenant".to_owned()];
+        if let Some(PlannedState { conversation: (id, _), jobs: Some(jobs), .. }) = &self.state
+            && filter.conversation == Some(*id)
+            && filter.due.is_none()
+        {
+            let selected = jobs.iter().filter(|job| is_selected(filter, job));
+            return Ok(selected.take(filter.limit).cloned().collect());
+        }
+        let mut conditions = vec!["j.tenant = $tenant AND j.sessionId IS NOT NULL".to_owned()];
         let mut add = |is_set: bool, condition: &str| {
             conditions.extend(is_set.then(|| condition.to_owned()));
         };
@@ -97,7 +138,7 @@ impl GraphView<'_> {
         let job = filter.job_prefix.as_ref().map_or("", |_| "AND e.jobId STARTS WITH $prefix");
         let statement = self.of_tenant(&format!(
             "MATCH (e:TreeringJobEvent) WHERE e.tenant = $tenant AND e.seq > 0 {session} {job}
-            RETURN {JOB_EVENT} ORDER BY e.seq DESC LIMIT $limit"
+            RETURN {JOB_EVENT} ORDER BY e.tenant DESC, e.seq DESC LIMIT $limit"
         ));
         let prefix = filter.job_prefix.as_ref().map(|prefix| prefix.to_ascii_lowercase());
         let statement = statement.with("session", filter.conversation).with("prefix", prefix);

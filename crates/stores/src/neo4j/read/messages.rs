@@ -84,6 +84,10 @@ impl GraphView<'_> {
         id: ConversationId,
         span: Span<TurnNo>,
     ) -> StoreResult<Vec<ToolCall>> {
+        // A plan asks for each of the turns that it adds, and those have no tool calls yet.
+        if self.known_turns(id).is_some_and(|turns| span.from.0 >= turns) {
+            return Ok(Vec::new());
+        }
         let statement = self.of_conversation(
             id,
             &format!(
@@ -202,9 +206,9 @@ impl GraphView<'_> {
         let statement = self.statement(
             "UNWIND $ids AS id
             RETURN id, coalesce(
-                head(COLLECT { MATCH (m:TreeringMessage {tenant: $tenant, externalId: id})
+                head(COLLECT { MATCH (m:TreeringMessage {tenant: $tenant, externalId: id}) WHERE m.sessionId IS NOT NULL
                     RETURN m.sessionId LIMIT 1 }),
-                head(COLLECT { MATCH (t:ToolCall {tenant: $tenant, externalId: id})
+                head(COLLECT { MATCH (t:ToolCall {tenant: $tenant, externalId: id}) WHERE t.sessionId IS NOT NULL
                     RETURN t.sessionId LIMIT 1 }))",
         );
         let names: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();

@@ -27,20 +27,24 @@ use treering_core::{
     VectorIndex,
 };
 
-use super::bolt::{Rows, Statement};
+use super::bolt::{Cypher, Rows};
 use super::error::{explain, unreadable};
-use super::pool::Pooled;
+use super::pool::PooledBolt;
 use super::values::{BoltRow, Read};
 use super::{Neo4jStore, bolt::BoltError};
 pub(super) use audit::{from_hex, to_hex};
 pub(super) use conversations::{CONVERSATION, conversation, kind_name};
 pub(super) use feed::{cursor, sequence_number, vector_index};
-pub(super) use jobs::{KINDS, STATES, has_due_jobs, tenant_with_due_jobs};
+pub(super) use jobs::{
+    KINDS, STATES, few_jobs, few_jobs_query, has_due_jobs, tenant_with_due_jobs,
+};
 
-/// What a commit read before its plan ran.
+/// The state that a commit read before its plan ran.
 pub(super) struct PlannedState {
     pub(super) conversation: (ConversationId, Option<Conversation>),
     pub(super) tenant: TenantState,
+    /// The jobs of the conversation; `None` if there are too many.
+    pub(super) jobs: Option<Vec<Job>>,
 }
 
 /// The state of a tenant that most plans ask for.
@@ -54,7 +58,7 @@ pub(super) struct TenantState {
 /// One tenant's data.
 pub(super) struct GraphView<'a> {
     store: &'a Neo4jStore,
-    connection: RefCell<Pooled<'a>>,
+    connection: RefCell<PooledBolt<'a>>,
     tenant: String,
     /// Whether the connection is inside a transaction, which is never repeated here.
     in_transaction: bool,
@@ -62,7 +66,11 @@ pub(super) struct GraphView<'a> {
 }
 
 impl<'a> GraphView<'a> {
-    pub(super) fn new(store: &'a Neo4jStore, connection: Pooled<'a>, tenant: &TenantId) -> Self {
+    pub(super) fn new(
+        store: &'a Neo4jStore,
+        connection: PooledBolt<'a>,
+        tenant: &TenantId,
+    ) -> Self {
         let (connection, tenant) = (RefCell::new(connection), tenant.to_string());
         Self { store, connection, tenant, in_transaction: false, state: None }
     }
@@ -77,17 +85,24 @@ impl<'a> GraphView<'a> {
         Self { state: Some(state), ..self }
     }
 
-    pub(super) fn into_connection(self) -> Pooled<'a> {
+    pub(super) fn into_connection(self) -> PooledBolt<'a> {
         self.connection.into_inner()
     }
 
+    /// The number of turns of a conversation, if the commit has read it.
+    fn known_turns(&self, id: ConversationId) -> Option<u32> {
+        let (known, conversation) = &self.state.as_ref()?.conversation;
+        let turns = conversation.as_ref().map_or(0, |it| it.totals.turns);
+        (*known == id).then_some(turns)
+    }
+
     /// A statement with the tenant as a parameter.
-    fn statement(&self, query: impl Into<String>) -> Statement {
-        Statement::new(query).with("tenant", &self.tenant)
+    fn statement(&self, query: impl Into<String>) -> Cypher {
+        Cypher::new(query).with("tenant", &self.tenant)
     }
 
     /// A statement over one conversation, which begins by taking its lock.
-    fn of_conversation(&self, id: ConversationId, query: &str) -> Statement {
+    fn of_conversation(&self, id: ConversationId, query: &str) -> Cypher {
         let lock = self.lock("SET c:ConversationSession");
         let query = format!(
             "MATCH (c:ConversationSession {{tenant: $tenant, sessionId: $session}}) {lock} WITH c
@@ -97,7 +112,7 @@ impl<'a> GraphView<'a> {
     }
 
     /// A statement over several conversations, which begins by taking the lock of the tenant.
-    fn of_tenant(&self, query: &str) -> Statement {
+    fn of_tenant(&self, query: &str) -> Cypher {
         let lock = self.lock("SET x:TreeringTenant");
         self.statement(format!("MATCH (x:TreeringTenant {{name: $tenant}}) {lock} WITH x {query}"))
     }
@@ -110,7 +125,7 @@ impl<'a> GraphView<'a> {
 
     /// Runs statements in one round trip. Outside a transaction, a broken connection is replaced
     /// and a transient refusal is retried.
-    fn run_all(&self, statements: &[Statement]) -> StoreResult<Vec<Rows>> {
+    fn run_all(&self, statements: &[Cypher]) -> StoreResult<Vec<Rows>> {
         const ATTEMPTS: u32 = 5;
         let mut connection = self.connection.borrow_mut();
         for attempt in 1.. {
@@ -130,14 +145,14 @@ impl<'a> GraphView<'a> {
         Ok(Vec::new())
     }
 
-    fn run(&self, statement: Statement) -> StoreResult<Rows> {
+    fn run(&self, statement: Cypher) -> StoreResult<Rows> {
         Ok(self.run_all(&[statement])?.pop().unwrap_or_default())
     }
 
     /// Runs a statement and decodes its rows.
     fn query<T>(
         &self,
-        statement: Statement,
+        statement: Cypher,
         decode: impl FnMut(&mut BoltRow) -> Read<T>,
     ) -> StoreResult<Vec<T>> {
         self.decoded(self.run(statement)?, decode)
@@ -154,7 +169,7 @@ impl<'a> GraphView<'a> {
 
     fn query_one<T>(
         &self,
-        statement: Statement,
+        statement: Cypher,
         decode: impl FnMut(&mut BoltRow) -> Read<T>,
     ) -> StoreResult<Option<T>> {
         Ok(self.query(statement, decode)?.into_iter().next())

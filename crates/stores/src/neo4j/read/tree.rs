@@ -5,7 +5,7 @@ use treering_core::{ConversationId, Node, NodeId, NodeSpec, Provenance, SourceTo
 
 use super::messages::level;
 use super::{GraphView, end, rows};
-use crate::neo4j::bolt::Statement;
+use crate::neo4j::bolt::Cypher;
 use crate::neo4j::values::{BoltRow, Read};
 
 /// Whether a higher node covers `n`: the group that contains it has been summarized, or the top,
@@ -50,7 +50,7 @@ impl GraphView<'_> {
         self.query(self.select_nodes(id, filter, &columns), version)
     }
 
-    fn select_nodes(&self, id: ConversationId, filter: &NodeFilter, columns: &str) -> Statement {
+    fn select_nodes(&self, id: ConversationId, filter: &NodeFilter, columns: &str) -> Cypher {
         let parent = match filter.parent {
             None => "true",
             Some(None) => "n.parent IS NULL",
@@ -97,7 +97,8 @@ impl GraphView<'_> {
     }
 
     pub(super) fn read_node_count(&self) -> StoreResult<u32> {
-        let query = "MATCH (n:ConversationSummary) WHERE n.tenant = $tenant RETURN count(n)";
+        let query = "MATCH (n:ConversationSummary)
+            WHERE n.tenant = $tenant AND n.sessionId IS NOT NULL RETURN count(n)";
         Ok(self.query_one(self.statement(query), BoltRow::take)?.unwrap_or(0))
     }
 
@@ -110,7 +111,8 @@ impl GraphView<'_> {
         let of_one = if conversation.is_some() { "AND n.sessionId = $session" } else { "" };
         let (separator, covered) = (Provenance::FALLBACK_SEPARATOR, is_covered());
         let query = format!(
-            "MATCH (n:ConversationSummary) WHERE n.tenant = $tenant {of_one}
+            "MATCH (n:ConversationSummary)
+            WHERE n.tenant = $tenant AND n.sessionId IS NOT NULL {of_one}
             WITH n, CASE WHEN {covered} THEN 0 ELSE 1 END AS uncovered,
                 CASE WHEN n.level = 1 THEN n.rawTokens
                     WHEN n.ordinal = {top} THEN n.tokens * n.sourceChars /

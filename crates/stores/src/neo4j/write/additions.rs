@@ -20,7 +20,7 @@ pub(super) struct Additions {
     events: Vec<BoltValue>,
 }
 
-/// What is added to one turn.
+/// The additions to one turn.
 struct TurnAddition {
     thread: String,
     /// The latest time.
@@ -32,12 +32,14 @@ struct TurnAddition {
     calls: Vec<BoltValue>,
 }
 
-/// The turn has the texts of its messages, as they are handed out, joined by line breaks.
+/// The turn has the texts of its messages, as they are handed out, joined by line breaks. A new one
+/// is attached without `MERGE`, which would search all turns of the conversation.
 const ADD_TO_TURNS: &str = "UNWIND $turns AS row
     MATCH (c:ConversationSession {tenant: $tenant, sessionId: row.session})
     MERGE (n:ConversationTurn {tenant: $tenant, sessionId: row.session, turnIndex: row.turn})
     ON CREATE SET n.uuid = row.uuid, n.level = 0, n.thread = row.thread, n.timestamp = row.at,
-        n.userMessage = row.user, n.assistantMessage = row.assistant, n.charCount = row.chars
+        n.userMessage = row.user, n.assistantMessage = row.assistant, n.charCount = row.chars,
+        n.isNew = true
     ON MATCH SET n.charCount = n.charCount + row.chars,
         n.timestamp = CASE WHEN row.at > n.timestamp THEN row.at ELSE n.timestamp END,
         n.userMessage = CASE WHEN n.userMessage = '' OR row.user = '' THEN n.userMessage + row.user
@@ -46,7 +48,8 @@ const ADD_TO_TURNS: &str = "UNWIND $turns AS row
             THEN n.assistantMessage + row.assistant
             ELSE n.assistantMessage + '\\n' + row.assistant END,
         n.embedding = null, n.embedding_hash = null
-    MERGE (c)-[:HAS_TURN {index: row.turn}]->(n)
+    FOREACH (_ IN CASE WHEN n.isNew THEN [1] ELSE [] END |
+        CREATE (c)-[:HAS_TURN {index: row.turn}]->(n) REMOVE n.isNew)
     FOREACH (it IN row.messages | CREATE (n)-[:HAS_MESSAGE {index: it.idx}]->(m:TreeringMessage)
         SET m = it)
     FOREACH (it IN row.calls | CREATE (n)-[:HAS_TOOL_CALL {order: it.order}]->(t:ToolCall)

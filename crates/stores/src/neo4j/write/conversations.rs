@@ -26,18 +26,20 @@ impl StatementBuilder<'_> {
     /// The cost of the conversation stays in the ledger.
     pub(super) fn remove_conversation(&mut self, id: ConversationId) {
         let seq = self.next_seq();
-        for label in [
-            "TreeringMessage",
-            "TreeringVersion",
-            "ToolCall",
-            "ConversationTurn",
-            "ConversationSummary",
-            "TreeringJob",
-            "TreeringJobEvent",
-            "ConversationSession",
+        // The last property of the key, so that its index is used.
+        for (label, last) in [
+            ("TreeringMessage", "idx"),
+            ("TreeringVersion", "idx"),
+            ("ToolCall", "sessionId"),
+            ("ConversationTurn", "turnIndex"),
+            ("ConversationSummary", "sessionId"),
+            ("TreeringJob", "sessionId"),
+            ("TreeringJobEvent", "sessionId"),
+            ("ConversationSession", "sessionId"),
         ] {
             let query = format!(
                 "MATCH (n:{label}) WHERE n.tenant = $tenant AND n.sessionId = $session
+                    AND n.{last} IS NOT NULL
                 DETACH DELETE n"
             );
             self.run(id, query, []);

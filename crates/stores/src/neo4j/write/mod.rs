@@ -12,7 +12,7 @@ mod vectors;
 
 use treering_core::{Conversation, ConversationId, Write};
 
-use super::bolt::{BoltValue, Statement};
+use super::bolt::{BoltValue, Cypher};
 use additions::Additions;
 
 /// The state that a commit starts from.
@@ -29,7 +29,7 @@ pub(super) struct CommitBase<'a> {
 }
 
 /// The statements of a commit.
-pub(super) fn statements(base: CommitBase<'_>, writes: &[Write]) -> Vec<Statement> {
+pub(super) fn statements(base: CommitBase<'_>, writes: &[Write]) -> Vec<Cypher> {
     let mut commit = StatementBuilder {
         seq: base.seq,
         base,
@@ -46,7 +46,7 @@ pub(super) fn statements(base: CommitBase<'_>, writes: &[Write]) -> Vec<Statemen
 struct StatementBuilder<'a> {
     base: CommitBase<'a>,
     seq: i64,
-    statements: Vec<Statement>,
+    statements: Vec<Cypher>,
     additions: Additions,
     /// The number of new audit records and amendments.
     audit_revision: i64,
@@ -116,7 +116,7 @@ impl StatementBuilder<'_> {
         }
     }
 
-    fn finish(mut self) -> Vec<Statement> {
+    fn finish(mut self) -> Vec<Cypher> {
         self.flush();
         self.conversations.sort_unstable();
         self.conversations.dedup();
@@ -143,8 +143,8 @@ impl StatementBuilder<'_> {
     }
 
     /// A statement with the tenant as a parameter.
-    fn statement(&self, query: impl Into<String>) -> Statement {
-        Statement::new(query).with("tenant", self.base.tenant)
+    fn statement(&self, query: impl Into<String>) -> Cypher {
+        Cypher::new(query).with("tenant", self.base.tenant)
     }
 
     /// Adds a statement about a conversation.
@@ -155,7 +155,7 @@ impl StatementBuilder<'_> {
         params: [(&str, BoltValue); N],
     ) {
         let statement = self.statement(query).with("session", id);
-        let add = |statement: Statement, (name, value)| statement.with(name, value);
+        let add = |statement: Cypher, (name, value)| statement.with(name, value);
         self.statements.push(params.into_iter().fold(statement, add));
     }
 }

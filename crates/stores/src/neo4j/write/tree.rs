@@ -10,8 +10,10 @@ use crate::neo4j::values::{json_text, map};
 const PUT_NODE: &str = "MATCH (c:ConversationSession {tenant: $tenant, sessionId: $session})
     MERGE (n:ConversationSummary {tenant: $tenant, sessionId: $session, level: $level,
         ordinal: $ordinal})
+    ON CREATE SET n.isNew = true
+    FOREACH (_ IN CASE WHEN n.isNew THEN [1] ELSE [] END |
+        CREATE (c)-[:HAS_SUMMARY {level: $level}]->(n))
     SET n = $properties
-    MERGE (c)-[:HAS_SUMMARY {level: $level}]->(n)
     WITH n OPTIONAL MATCH (n)-[r:SUMMARIZES]->() DELETE r";
 
 const NODE: &str = "MATCH (n:ConversationSummary {tenant: $tenant, sessionId: $session,

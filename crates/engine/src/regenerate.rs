@@ -1,5 +1,5 @@
-//! Plans the rewrite of nodes whose content must not be handed out any longer: they are removed, and
-//! jobs write them again in the same place.
+//! Plans the regeneration of nodes whose content may no longer be returned: they are removed, and
+//! jobs regenerate them in the same place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use treering_core::{
 use crate::engine::Engine;
 use crate::tree_planner::{TreePlanner, policy_of};
 
-/// Removes nodes, and plans the jobs that write them again in the same place. Returns the
+/// Removes nodes, and plans the jobs that regenerate them in the same place. Returns the
 /// number of jobs that worked on erased content.
-pub(crate) fn rewrite_nodes(
+pub(crate) fn regenerate_nodes(
     engine: &Engine,
     reader: &dyn Reader,
     (conversation, now): (&mut Conversation, Timestamp),

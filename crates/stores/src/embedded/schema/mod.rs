@@ -10,22 +10,22 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION_ID: i64 = 0x5452_4e47;
 
 /// Creates all tables of version 8.
-const TABLES_8: &str = include_str!("schema/0008_tables.sql");
+const TABLES_8: &str = include_str!("0008_tables.sql");
 
 /// The statements that lead to each version from the previous one.
 const MIGRATIONS: &[&[&str]] = &[
-    &[include_str!("schema/0001_ground_truth.sql")],
-    &[include_str!("schema/0002_tree.sql")],
-    &[include_str!("schema/0003_vectors.sql")],
-    &[include_str!("schema/0004_spend.sql")],
-    &[include_str!("schema/0005_quotas.sql")],
-    &[include_str!("schema/0006_places.sql")],
-    &[include_str!("schema/0007_fewer_pages.sql")],
-    &[include_str!("schema/0008_rename.sql"), TABLES_8, include_str!("schema/0008_copy.sql")],
-    &[include_str!("schema/0009_forget.sql")],
-    &[include_str!("schema/0010_labels.sql")],
-    &[include_str!("schema/0011_amend.sql")],
-    &[include_str!("schema/0012_version_corrections.sql")],
+    &[include_str!("0001_ground_truth.sql")],
+    &[include_str!("0002_tree.sql")],
+    &[include_str!("0003_vectors.sql")],
+    &[include_str!("0004_spend.sql")],
+    &[include_str!("0005_quotas.sql")],
+    &[include_str!("0006_places.sql")],
+    &[include_str!("0007_fewer_pages.sql")],
+    &[include_str!("0008_rename.sql"), TABLES_8, include_str!("0008_copy.sql")],
+    &[include_str!("0009_forget.sql")],
+    &[include_str!("0010_labels.sql")],
+    &[include_str!("0011_amend.sql")],
+    &[include_str!("0012_version_corrections.sql")],
 ];
 
 /// The newest schema version that this program knows.

@@ -188,7 +188,7 @@ const COURTESIES: &[&str] = &[
 
 /// Classifies a sentence. `text` is one cleaned line.
 pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
-    let lower = &Lower::of(text);
+    let lower = &LowercaseText::of(text);
     let asks =
         lower.text.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
     if content_words <= 4
@@ -276,7 +276,7 @@ fn commitment(text: &str, lower: &str) -> Option<Commitment> {
 
 /// Whether a sentence reports a finding or an outcome.
 pub(super) fn is_finding(text: &str) -> bool {
-    has_any(&Lower::of(text), FINDINGS)
+    has_any(&LowercaseText::of(text), FINDINGS)
 }
 
 /// Whether a person says what they want. `speaker` is the label before the quotation: users without
@@ -285,7 +285,7 @@ pub(super) fn is_wanted(speaker: &str, text: &str, act: SpeechAct) -> bool {
     match speaker {
         "Assistant" | "Tool" | "System" => false,
         "User" if matches!(act, SpeechAct::Question | SpeechAct::Action) => true,
-        _ => act != SpeechAct::Courtesy && has_any(&Lower::of(text), GOALS),
+        _ => act != SpeechAct::Courtesy && has_any(&LowercaseText::of(text), GOALS),
     }
 }
 
@@ -298,23 +298,23 @@ pub(super) fn leaves_open(text: &str) -> bool {
 
 /// Whether a sentence says that something is left for later.
 pub(super) fn is_left_to_do(text: &str) -> bool {
-    has_any(&Lower::of(text), LEFT_TO_DO)
+    has_any(&LowercaseText::of(text), LEFT_TO_DO)
 }
 
 /// Whether a decision says more than the next step: that it was made, or that it replaces
 /// another one.
 pub(super) fn is_change_of_plan(text: &str) -> bool {
-    let lower = Lower::of(text);
+    let lower = LowercaseText::of(text);
     !has_any(&lower, &["let's", "we'll", "we will"]) || has_any(&lower, CHANGES)
 }
 
 /// A lowercase text with a Bloom filter of its byte pairs, which rules out most phrases.
-struct Lower {
+struct LowercaseText {
     text: String,
     pairs: [u64; 16],
 }
 
-impl Lower {
+impl LowercaseText {
     fn of(text: &str) -> Self {
         let text = text.to_lowercase().replace('’', "'");
         let mut pairs = [0; 16];
@@ -340,7 +340,7 @@ fn place(pair: &[u8]) -> (usize, u64) {
 }
 
 /// Whether a text contains one of the phrases at the start of a word.
-fn has_any(lower: &Lower, phrases: &[&str]) -> bool {
+fn has_any(lower: &LowercaseText, phrases: &[&str]) -> bool {
     let text = &lower.text;
     phrases.iter().filter(|phrase| lower.may_have(phrase)).any(|phrase| {
         text.match_indices(phrase).any(|(at, _)| {

@@ -1,6 +1,6 @@
-//! Whether a value is a secret: its characters, and what it is not.
+//! Decides whether a value is a secret, by its characters and by known harmless forms.
 
-/// Values that stand for a value.
+/// Placeholders, such as `changeme`.
 const NO_VALUES: [&str; 30] = [
     "null",
     "none",
@@ -34,7 +34,7 @@ const NO_VALUES: [&str; 30] = [
     "removed",
 ];
 
-/// How placeholders and references begin.
+/// Prefixes of placeholders and references.
 const PLACEHOLDER_STARTS: [&str; 18] = [
     "your",
     "my-",

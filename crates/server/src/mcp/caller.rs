@@ -1,5 +1,5 @@
-//! The session that asks. Some agents say which of their sessions a call comes from; hooks capture it
-//! under the same id, so that a search can leave it out.
+//! The calling session. Some agents name it in the request; searches then exclude its captured
+//! conversation.
 
 use serde_json::Value;
 

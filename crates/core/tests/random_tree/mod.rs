@@ -3,14 +3,14 @@
 
 use treering_core::packing::{
     BlockStyle, BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, Information, PackReason, Piece,
-    PieceKey, PieceSource, Profile, RecallCandidate, Strand, pack,
+    PieceKey, PieceSource, Profile, RecallCandidate, ThreadSpan, pack,
 };
 use treering_core::{Level, MessageIdx, Slice, TextPosition, TurnNo};
 
 /// A tree over messages, given the size of each message, the messages per window and the nodes
 /// per group.
 #[derive(Debug, Clone)]
-pub(crate) struct Wood {
+pub(crate) struct RandomTree {
     pub(crate) sizes: Vec<u32>,
     pub(crate) window: usize,
     pub(crate) group: usize,
@@ -25,7 +25,7 @@ fn words(parts: &[(usize, u32)]) -> Information {
     Information::of(words.iter().map(|word| vec![(word.as_str(), 1.0)]))
 }
 
-impl Wood {
+impl RandomTree {
     fn message(&self, idx: usize) -> Piece {
         let size = self.sizes[idx];
         let at = MessageIdx(idx as u32);
@@ -91,7 +91,7 @@ impl Wood {
         }
     }
 
-    /// The nodes over a message.
+    /// The nodes that cover a message.
     fn nodes_over(&self, idx: usize) -> Vec<Piece> {
         let levels = (1..=self.height()).filter(|level| {
             let width = self.width(*level);
@@ -105,7 +105,7 @@ impl Wood {
     }
 }
 
-impl PieceSource for Wood {
+impl PieceSource for RandomTree {
     type Error = std::convert::Infallible;
 
     fn roots(&mut self) -> Result<Vec<Piece>, Self::Error> {
@@ -163,12 +163,12 @@ impl PieceSource for Wood {
         Ok((all.saturating_sub(turns)..all).map(|turn| self.turn_of(2 * turn)).collect())
     }
 
-    fn strands(
+    fn thread_spans(
         &mut self,
         _: PieceKey,
         (from, until): (TextPosition, TextPosition),
-    ) -> Result<Vec<Strand>, Self::Error> {
-        Ok(vec![Strand { thread: 0, from, until }])
+    ) -> Result<Vec<ThreadSpan>, Self::Error> {
+        Ok(vec![ThreadSpan { thread: 0, from, until }])
     }
 
     fn styled(&mut self, piece: Piece, _: BlockStyle) -> Piece {
@@ -186,8 +186,8 @@ impl PieceSource for Wood {
         };
         for (rank, (idx, score)) in self.hits.iter().enumerate() {
             let piece = match style {
-                BlockStyle::Record => self.message(*idx),
-                BlockStyle::Labelled | BlockStyle::Previous => self.turn_of(*idx),
+                BlockStyle::Plain => self.message(*idx),
+                BlockStyle::Labeled | BlockStyle::Previous => self.turn_of(*idx),
             };
             add(piece, *score, rank, PackReason::Hit);
         }
@@ -197,8 +197,8 @@ impl PieceSource for Wood {
                 .for_each(|node| add(node, *score, rank, PackReason::Hit));
             let beside = [idx.checked_sub(1), Some(idx + 1)].into_iter().flatten();
             for next in beside.filter(|next| *next < self.sizes.len()) {
-                if style == BlockStyle::Record {
-                    add(self.message(next), *score, rank, PackReason::Neighbour);
+                if style == BlockStyle::Plain {
+                    add(self.message(next), *score, rank, PackReason::Neighbor);
                 }
             }
         }
@@ -229,10 +229,10 @@ impl PieceSource for Wood {
 }
 
 /// Packs a tree with a profile.
-pub(crate) fn packed(wood: &Wood, profile: &str, budget: u32) -> ContextPlan {
-    let whole = wood.sizes.iter().map(|size| u64::from(size + 5)).sum();
-    let allotment = BudgetSplit::new(budget, 400, !wood.hits.is_empty(), whole);
+pub(crate) fn packed(tree: &RandomTree, profile: &str, budget: u32) -> ContextPlan {
+    let whole = tree.sizes.iter().map(|size| u64::from(size + 5)).sum();
+    let allotment = BudgetSplit::new(budget, 400, !tree.hits.is_empty(), whole);
     let profile = Profile::named(profile, 400).unwrap();
     let headings = vec![4; profile.sections.len()];
-    pack(&mut wood.clone(), &profile, &headings, budget, &allotment).unwrap()
+    pack(&mut tree.clone(), &profile, &headings, budget, &allotment).unwrap()
 }

@@ -24,7 +24,7 @@ mod title;
 use sources::ReadFile;
 pub use sources::modified;
 
-use crate::capture::{Checkpoint, CheckpointFolder, EntryNote, TranscriptFile};
+use crate::capture::{Checkpoint, CheckpointFolder, EntryIds, TranscriptFile};
 
 /// Options for an import.
 #[derive(Debug, Clone, Default)]
@@ -274,7 +274,7 @@ impl Importer<'_> {
     fn prepare(&self, source: &SourceFile) -> Prepared {
         let mut report = FileReport { path: source.path.clone(), ..FileReport::default() };
         let Some(format) = self.options.format.or_else(|| detect(source)) else {
-            report.error = Some(unrecognised(source));
+            report.error = Some(unrecognized(source));
             return Prepared { report, conversations: Vec::new(), checkpoint: None };
         };
         report.format = Some(format);
@@ -339,7 +339,7 @@ impl Importer<'_> {
     fn store(&self, prepared: Prepared) -> treering_engine::Result<FileReport> {
         let Prepared { mut report, conversations, mut checkpoint } = prepared;
         for incoming in conversations {
-            let note = EntryNote::of(&incoming.entries);
+            let note = EntryIds::of(&incoming.entries);
             let requested = match &incoming.target {
                 AppendTarget::FindOrCreate(conversation)
                 | AppendTarget::MatchContent(conversation) => {
@@ -395,6 +395,7 @@ pub(crate) fn entry_batch(imported: ImportedConversation) -> EntryBatch {
         Identity::ByPosition => {
             (AppendTarget::FindOrCreate(conversation), ReplayDetection::ByPosition)
         }
+        Identity::ByPrompt => (AppendTarget::FindOrCreate(conversation), ReplayDetection::ByPrompt),
         Identity::ByContent => {
             (AppendTarget::MatchContent(conversation), ReplayDetection::ByPosition)
         }
@@ -423,7 +424,7 @@ fn tombstones_of(path: &Path) -> Option<TombstoneSet> {
 }
 
 /// The likely reason why the format of a source is unknown.
-fn unrecognised(source: &SourceFile) -> String {
+fn unrecognized(source: &SourceFile) -> String {
     let text = source.text.trim();
     if text.is_empty() {
         return "it is empty".into();

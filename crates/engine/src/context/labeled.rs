@@ -1,4 +1,4 @@
-//! Labelled blocks: a turn with the labels `User`, `Assistant` and `Tools`, and a node by its
+//! Labeled blocks: a turn with the labels `User`, `Assistant` and `Tools`, and a node by its
 //! level, with its lists. Matches show their relevance.
 //!
 //! Labels stand inside the quotation, and further lines of a message are indented, so that no
@@ -44,7 +44,7 @@ impl TurnBlock<'_> {
                 fence::quote(&mut block, "…");
             }
             next = at + 1;
-            quote_labelled(&mut block, &speaker(self.messages[*at].0), text);
+            quote_labeled(&mut block, &speaker(self.messages[*at].0), text);
         }
         if !self.tools.is_empty() {
             fence::quote(&mut block, &format!("Tools: {}", self.tools.join(", ")));
@@ -94,7 +94,7 @@ impl TurnBlock<'_> {
     }
 }
 
-/// A node as a labelled block.
+/// A node as a labeled block.
 pub(super) fn node(
     node: &Node,
     detail: DetailLevel,
@@ -103,7 +103,7 @@ pub(super) fn node(
 ) -> String {
     let mut block = match style {
         BlockStyle::Previous => "[Previous conversation summary]: ".to_owned(),
-        BlockStyle::Record | BlockStyle::Labelled => {
+        BlockStyle::Plain | BlockStyle::Labeled => {
             format!("[Level {} Summary{}] · ", node.level(), relevance_label(relevance))
         }
     };
@@ -151,7 +151,7 @@ fn speaker(message: &Message) -> String {
 }
 
 /// Appends a text as quoted lines, the first with a label, the others indented.
-fn quote_labelled(block: &mut String, label: &str, text: &str) {
+fn quote_labeled(block: &mut String, label: &str, text: &str) {
     let mut quoted = String::with_capacity(text.len() + 16);
     fence::quote(&mut quoted, text);
     for (number, line) in quoted.lines().enumerate() {
