@@ -80,18 +80,15 @@ mod tests {
     use treering_stores::{EmbeddedStore, Sync};
 
     use super::*;
-    use crate::{Memory, Options};
+    use crate::Memory;
 
     #[test]
     fn a_tenant_moves_with_everything() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let tenant = TenantId::new("ana").unwrap();
-        let options = Options { tenant: tenant.clone(), ..Options::default() };
         {
-            let engine = crate::open_engine_with(folders[0].path(), options).unwrap();
-            let memory = Memory::from(engine);
+            let memory = Memory::builder(folders[0].path()).tenant(tenant.clone()).open().unwrap();
             memory.conversation("support").unwrap().turn("Which port?", "7410.").unwrap();
-            assert_eq!(memory.search("port").run().unwrap().len(), 2);
         }
         let [from, to] = [0, 1].map(|number: usize| {
             EmbeddedStore::open(folders[number].path(), Sync::Normal).unwrap()

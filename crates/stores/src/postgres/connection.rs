@@ -24,7 +24,7 @@ use super::value::{Columns, SqlValue};
 /// Maximum time to wait for a lock of the server.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Limits of the server for one statement, one lock and one idle transaction. Whoever keeps a transaction open keeps the
+/// Limits of the server for one statement, one lock and one idle transaction. A transaction that stays open keeps the
 /// followers of the change feed waiting.
 const TIMEOUTS: &str = "SET statement_timeout = '120s'; SET lock_timeout = '15s';
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = error";

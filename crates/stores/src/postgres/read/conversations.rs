@@ -149,8 +149,11 @@ impl Conditions {
 fn of_kind(kind: ConversationKind) -> String {
     match kind {
         ConversationKind::Session => {
-            let prefix = ConversationKind::RESERVED_PREFIX;
-            format!("(external_id IS NULL OR NOT starts_with(external_id, '{prefix}'))")
+            let is_other = |kind: ConversationKind| {
+                format!("NOT starts_with(external_id, '{}')", kind.key_prefix())
+            };
+            let others = ConversationKind::RESERVED.map(is_other);
+            format!("(external_id IS NULL OR ({}))", others.join(" AND "))
         }
         ConversationKind::Notes | ConversationKind::Project => {
             let prefix = kind.key_prefix();
