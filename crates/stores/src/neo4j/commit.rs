@@ -66,7 +66,7 @@ impl From<Invalid> for Abort {
     }
 }
 
-type CommitAttempt<T> = Result<T, Abort>;
+type GraphAttempt<T> = Result<T, Abort>;
 
 impl Neo4jStore {
     /// Plans and applies a commit. An exclusive one, of a tenant, makes the plans of other scopes
@@ -136,7 +136,7 @@ impl Neo4jStore {
         key: &ConversationKey,
         scope: &CommitScope,
         plan: &mut CommitPlan,
-    ) -> CommitAttempt<bool> {
+    ) -> GraphAttempt<bool> {
         let mut connection = self.pool.take().map_err(|error| self.abort(error))?;
         let (versions, state) = self.read_before(&mut connection, key)?;
         let known = state.conversation.1.clone();
@@ -166,7 +166,7 @@ impl Neo4jStore {
         scope: &CommitScope,
         plan: &mut CommitPlan,
         is_exclusive: bool,
-    ) -> CommitAttempt<bool> {
+    ) -> GraphAttempt<bool> {
         let mut connection = self.pool.take().map_err(|error| self.abort(error))?;
         let locked = self.begin(&mut connection, scope, &[])?;
         let view = GraphView::new(self, connection, scope.tenant()).in_transaction();
@@ -190,7 +190,7 @@ impl Neo4jStore {
         &'a self,
         connection: &mut PooledBolt<'a>,
         key: &ConversationKey,
-    ) -> CommitAttempt<(PlanVersions, PlannedState)> {
+    ) -> GraphAttempt<(PlanVersions, PlannedState)> {
         let statement = Cypher::new(format!(
             "OPTIONAL MATCH (x:TreeringTenant {{name: $tenant}}) SET x:TreeringTenant
             WITH x OPTIONAL MATCH (c:ConversationSession {{tenant: $tenant, sessionId: $session}})
@@ -231,7 +231,7 @@ impl Neo4jStore {
         connection: &mut PooledBolt<'a>,
         scope: &CommitScope,
         conversations: &[ConversationId],
-    ) -> CommitAttempt<LockedTenant> {
+    ) -> GraphAttempt<LockedTenant> {
         let (key, provider) = match scope {
             CommitScope::Conversation(key) => (Some(key.id), None),
             CommitScope::Provider(_, provider) => (None, Some(provider)),
@@ -275,7 +275,7 @@ impl Neo4jStore {
         connection: &mut BoltConnection,
         tenant: &TenantId,
         ids: &[ConversationId],
-    ) -> CommitAttempt<Vec<(ConversationId, i64)>> {
+    ) -> GraphAttempt<Vec<(ConversationId, i64)>> {
         let statement = Cypher::new(
             "MATCH (c:ConversationSession) WHERE c.tenant = $tenant AND c.sessionId IN $sessions
             RETURN [c.sessionId, c.version]",
@@ -293,7 +293,7 @@ impl Neo4jStore {
         scope: &CommitScope,
         (locked, known, is_exclusive): (LockedTenant, Option<&Conversation>, bool),
         writes: &[Write],
-    ) -> CommitAttempt<()> {
+    ) -> GraphAttempt<()> {
         check_owners(&locked, writes)?;
         let base = CommitBase {
             tenant: scope.tenant().as_str(),

@@ -1,7 +1,7 @@
 //! The schema of the PostgreSQL store and its forward migrations: numbered SQL, each applied once, under a lock.
 //!
 //! A migration never changes once it is released. It may only add what the previous version of the program does not
-//! notice, so that servers of two neighbouring versions can run side by side; what a version stops using is dropped
+//! notice, so that servers of two adjacent versions can run side by side; what a version stops using is dropped
 //! by the one after it.
 
 use treering_core::StoreError;

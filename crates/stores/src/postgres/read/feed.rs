@@ -23,7 +23,7 @@ use crate::postgres::locks::tenant_key;
 use crate::postgres::value::{Columns, Decoded, UndecodableRow, blobs, values};
 
 /// A change and its sequence number.
-type Numbered = (i64, Change);
+type NumberedRow = (i64, Change);
 
 /// How long a page waits for open transactions, so that it includes what was committed before the call.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ pub(in crate::postgres) fn newest(bound: &str) -> String {
 
 /// One look at the feed.
 struct FeedPage {
-    changes: Vec<Numbered>,
+    changes: Vec<NumberedRow>,
     /// The newest sequence number below the horizon.
     end: i64,
     /// Whether committed changes lie above the horizon.
