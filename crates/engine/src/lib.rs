@@ -30,6 +30,7 @@ mod maintenance;
 mod measures;
 mod notes;
 mod on_demand;
+mod orphaned_vectors;
 mod overlay;
 mod pacing;
 mod project;

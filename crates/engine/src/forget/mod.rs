@@ -16,10 +16,10 @@ use treering_core::{
     MessageIdx, NodeId, Reader, RetentionRule, TombstoneSet, Write,
 };
 
-use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::kill_points::{self, KillPoint};
+use crate::orphaned_vectors;
 use crate::worker::{JobScope, Worker};
 use plan::ForgetPlanner;
 
@@ -131,7 +131,7 @@ impl Engine {
         if self.is_local() {
             self.rewrite(&record)?;
         }
-        let vectors = embed::remove_orphaned_vectors(self)?;
+        let vectors = orphaned_vectors::remove_orphaned_vectors(self)?;
         let scrub = match fast {
             true => None,
             false => {
@@ -177,7 +177,7 @@ impl Engine {
     pub fn scrub(&self) -> Result<ScrubReport> {
         for tenant in self.tenants()? {
             let engine = self.for_tenant(tenant);
-            embed::remove_orphaned_vectors(&engine)?;
+            orphaned_vectors::remove_orphaned_vectors(&engine)?;
             engine.discard_index()?;
         }
         self.erase_bytes()

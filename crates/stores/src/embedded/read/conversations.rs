@@ -10,7 +10,7 @@ use treering_core::{
 };
 
 use super::{TenantView, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
-use crate::embedded::codes;
+use crate::codes;
 
 pub(super) const COLUMNS: &str =
     "id, slug, title, participants, cwd, project_path, started_at, last_activity,
