@@ -3,21 +3,21 @@
 
 mod conversation;
 mod ledger;
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
+mod to_file;
 mod verify;
-
-use std::fs;
-use std::path::Path;
 
 use treering_core::ports::{
     Change, ChangeFilter, ConversationFilter, ConversationQuery, Cursor, JobEventFilter,
-    Maintenance, StoreResult,
+    StoreResult,
 };
 use treering_core::{
     AuditRecord, CommitScope, Conversation, ConversationKey, Invalid, Reader, Store, StoreError,
     TenantId, TombstoneSet, VectorIndex, Write,
 };
 
-use crate::embedded::{EmbeddedStore, Sync};
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
+pub(crate) use to_file::backup;
 
 /// The number of rows in a commit.
 const PAGE: usize = 1000;
@@ -89,25 +89,6 @@ pub fn move_tenant(
 fn end_of_feed(store: &dyn Store, tenant: &TenantId) -> StoreResult<Cursor> {
     let filter = ChangeFilter::default();
     Ok(store.reader(tenant)?.changes(&Cursor::start(), &filter, 0)?.cursor)
-}
-
-/// Copies a store to a file, which is an embedded store. Refuses a file that exists.
-pub(crate) fn backup(from: &dyn Store, to: &Path) -> StoreResult<()> {
-    let failed = |detail: String| StoreError::Failed { path: to.into(), detail };
-    if to.exists() {
-        return Err(failed("the file exists, and a backup never overwrites one".into()));
-    }
-    let mut name = to.as_os_str().to_owned();
-    name.push(".partial");
-    let folder = Path::new(&name);
-    let copied = (|| {
-        let store = EmbeddedStore::open(folder, Sync::Normal)?;
-        copy(from, &store, &mut |_| {})?;
-        store.backup(to)
-    })();
-    let removed = fs::remove_dir_all(folder);
-    copied?;
-    removed.map_err(|error| failed(format!("cannot remove {}: {error}", folder.display())))
 }
 
 /// Calls `take` with each conversation of a tenant, page by page.
