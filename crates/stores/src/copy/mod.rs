@@ -5,18 +5,19 @@ mod conversation;
 mod ledger;
 mod verify;
 
-use std::fs;
-use std::path::Path;
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
+use std::{fs, path::Path};
 
 use treering_core::ports::{
     Change, ChangeFilter, ConversationFilter, ConversationQuery, Cursor, JobEventFilter,
-    Maintenance, StoreResult,
+    StoreResult,
 };
 use treering_core::{
     AuditRecord, CommitScope, Conversation, ConversationKey, Invalid, Reader, Store, StoreError,
     TenantId, TombstoneSet, VectorIndex, Write,
 };
 
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
 use crate::embedded::{EmbeddedStore, Sync};
 
 /// The number of rows in a commit.
@@ -92,6 +93,7 @@ fn end_of_feed(store: &dyn Store, tenant: &TenantId) -> StoreResult<Cursor> {
 }
 
 /// Copies a store to a file, which is an embedded store. Refuses a file that exists.
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
 pub(crate) fn backup(from: &dyn Store, to: &Path) -> StoreResult<()> {
     let failed = |detail: String| StoreError::Failed { path: to.into(), detail };
     if to.exists() {
@@ -103,7 +105,7 @@ pub(crate) fn backup(from: &dyn Store, to: &Path) -> StoreResult<()> {
     let copied = (|| {
         let store = EmbeddedStore::open(folder, Sync::Normal)?;
         copy(from, &store, &mut |_| {})?;
-        store.backup(to)
+        store.maintenance().backup(to)
     })();
     let removed = fs::remove_dir_all(folder);
     copied?;
