@@ -2,6 +2,7 @@
 //! of its Cargo features.
 
 use std::fmt;
+#[cfg(any(feature = "neo4j", feature = "postgres"))]
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
