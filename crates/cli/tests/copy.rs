@@ -13,7 +13,7 @@ fn a_store_is_copied_to_another_folder() {
     let report = copy();
     assert!(report["messages"].as_u64().unwrap() > 20 && report["nodes"].as_u64().unwrap() > 0);
     assert_eq!(copy(), report, "a second time changes nothing");
-    for args in [&["sessions"][..], &["show", "tidewatch", "--tree"], &["notes"]] {
+    for args in [&["sessions"][..], &["show", "tidewatch", "--tree"], &["notes", "--everything"]] {
         assert_eq!(home.json(args), other.json(args), "{args:?}");
     }
     assert_eq!(home.ok(&["export"]), other.ok(&["export"]));
