@@ -234,16 +234,24 @@ fn what_somebody_does_for_a_living_is_no_room() {
 }
 
 #[test]
-fn what_happened_is_found_beside_the_words_of_the_question() {
+fn what_happened_is_found_with_the_answer_that_names_it() {
     let (engine, _folder) = engine_with(&[
         (1, Role::User, "My neighbor has a dog that barks at the postman."),
-        (2, Role::User, "What happened at the office yesterday?"),
+        (1, Role::Assistant, "Poor postman."),
         (3, Role::User, "It was a hard week: we had to say goodbye to Max after ten years."),
         (3, Role::Assistant, "I am so sorry about your dog."),
-        (9, Role::User, "The dog park has a new fence."),
+        (9, Role::User, "What happened at the office yesterday?"),
+        (9, Role::Assistant, "Nothing that I know of."),
     ]);
-    let hits = find(&engine, "What happened to my dog?");
-    assert!(hits.iter().take(3).any(|hit| text(hit).contains("goodbye to Max")));
+    let query = Query {
+        text: "What happened to the dog?".into(),
+        by_turn: true,
+        limit: 3,
+        ..Query::default()
+    };
+    let hits = engine.search(&query).unwrap().hits;
+    let mut items = hits.iter().flat_map(|hit| std::iter::once(hit).chain(&hit.same_turn));
+    assert!(items.any(|item| text(item).contains("goodbye to Max")));
 }
 
 #[test]

@@ -265,19 +265,16 @@ mod tests {
 
     #[test]
     fn a_long_message_does_not_fill_the_summary() {
-        let long = "user: Open the file in the editor of the console. Close the window beside the \
-            terminal. Press the green button under the screen. Hold the lever behind the panel. \
-            Replace the filter above the engine. Tighten the screws around the cover.";
-        let short = [
-            "assistant: The tide gauge loses readings after midnight.",
-            "user: The harbour ledger counts berths twice.",
-            "assistant: The compass deviates near the wheelhouse.",
+        let lines = [
+            "assistant: The baker sells the bread. The tailor mends the jacket. The miller grinds the \
+             barley. The potter glazes the pitcher. The cooper repairs the barrel. The weaver dyes \
+             the fabric.",
+            "user: The sailor coils the rope.",
+            "assistant: The farmer shears the sheep.",
         ];
-        let lines: Vec<&str> = std::iter::once(long).chain(short).collect();
-        let content = summarize(&brief(Strategy::Concise, SummaryLength::Sentences(1, 5), &lines));
-        for line in short {
-            let (_, said) = line.split_once(": ").unwrap();
-            assert!(content.overview.contains(said), "{}", content.overview);
-        }
+        let length = SummaryLength::Sentences(1, 5);
+        let overview = summarize(&brief(Strategy::Concise, length, &lines)).overview;
+        assert!(overview.contains("sailor") && overview.contains("farmer"), "{overview}");
+        assert!(overview.contains("baker"), "{overview}");
     }
 }
