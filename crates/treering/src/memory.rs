@@ -269,7 +269,7 @@ impl Memory {
     /// # let memory = treering::Memory::open(home.path())?;
     /// # let chat = memory.conversation("support:42")?;
     /// # chat.turn("Which port does staging use?", "7410, since March.")?;
-    /// assert_eq!(memory.stats()?.turns, 1);
+    /// assert_eq!(memory.stats()?.totals.turns, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self) -> Result<Stats> {
