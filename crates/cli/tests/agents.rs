@@ -763,3 +763,46 @@ fn a_hook_never_fails_the_agent() {
     person
         .hook("claude-code", &json!({ "transcript_path": transcript("claude-code") }).to_string());
 }
+
+/// Agents without hooks, or with hooks that capture what is said from now on, have histories on disk.
+#[test]
+fn the_histories_on_disk_are_offered() {
+    let person = UserHome::new();
+    let fixture = |path: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import");
+        fs::read_to_string(folder.join(path)).unwrap()
+    };
+    let session = "session-2026-02-03T09-15-5b1e77aa.json";
+    for (agent, file, text, other) in [
+        (
+            "cursor",
+            ".cursor/projects/p/agent-transcripts/c/439110c7-f2a6-484a-bfa2-b1b10d6b8703.jsonl",
+            fixture("cursor/439110c7-f2a6-484a-bfa2-b1b10d6b8703.jsonl"),
+            ".cursor/projects/p/state.json",
+        ),
+        (
+            "gemini-cli",
+            &*format!(".gemini/tmp/h/chats/{session}"),
+            fixture(&format!("gemini-cli/{session}")),
+            ".gemini/tmp/h/logs.json",
+        ),
+        (
+            "vscode",
+            ".config/Code/User/workspaceStorage/w/chatSessions/0c4d1f0e-51a1-4e02-9a07-6f7f4c0a1b11.json",
+            fixture("copilot/0c4d1f0e-51a1-4e02-9a07-6f7f4c0a1b11.json"),
+            ".config/Code/User/workspaceStorage/w/workspace.json",
+        ),
+    ] {
+        person.put(file, &text);
+        person.put(other, "[]");
+        let note = |args: &[&str]| String::from_utf8(person.run(args).stderr).unwrap();
+        let offer = note(&["install", agent, "--yes"]);
+        assert!(offer.contains(&format!("{agent} has 1 transcript")), "{offer}");
+        assert!(offer.contains("treering import"), "{offer}");
+        let imported = person.run(&["install", agent, "--yes", "--import"]);
+        let report = String::from_utf8_lossy(&imported.stdout).into_owned();
+        assert!(imported.status.success() && report.contains("1 conversation new"), "{report}");
+        let again = note(&["install", agent, "--yes"]);
+        assert!(!again.contains("transcript"), "{again}");
+    }
+}

@@ -25,6 +25,23 @@ fn with_port() -> Home {
     home
 }
 
+/// A message is named like `tidewatch#4` everywhere.
+#[test]
+fn a_message_is_shown_with_its_turn() {
+    let home = Home::new();
+    for (user, assistant) in [("One zq1?", "First zq2."), ("Two zq3?", "Second zq4.")] {
+        home.ok(&["append", "--key", "issue#7", "--user", user, "--assistant", assistant]);
+    }
+    let slug = home.items(&["sessions"])[0]["slug"].as_str().unwrap().to_owned();
+    let shown = home.ok(&["show", &format!("{slug}#3")]);
+    assert!(shown.contains("zq3") && shown.contains("zq4") && !shown.contains("zq2"), "{shown}");
+    assert!(home.ok(&["expand", &format!("{slug}#3")]).contains("Second zq4."));
+    let whole = home.ok(&["show", "issue#7"]);
+    assert!(whole.contains("zq1") && whole.contains("zq4"), "a key with this sign: {whole}");
+    home.refuses(&["show", &format!("{slug}#9")], &["4 messages"]);
+    home.refuses(&["context"], &["--project", "--everything", "treering sessions"]);
+}
+
 #[test]
 fn a_turn_is_appended_listed_shown_and_counted() {
     let home = with_port();
@@ -399,7 +416,7 @@ fn a_context_is_printed_in_every_format() {
     home.refuses(&["context", PORT, "--profile", "best"], &["code-review"]);
     home.refuses(&["context", PORT, "--budget", "7"], &["at least"]);
     home.refuses(&["context", PORT, "--as-of", "99"], &["turns"]);
-    home.refuses(&["context"], &["name a conversation, or a scope"]);
+    home.refuses(&["context"], &["name a conversation", "or a scope"]);
 }
 
 #[test]

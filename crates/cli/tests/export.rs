@@ -359,3 +359,19 @@ fn an_export_is_readable_by_its_owner_only() {
     let files: Vec<String> = names.filter(|name| name.contains("jsonl")).collect();
     assert_eq!(files, ["all.jsonl"]);
 }
+
+/// A file that somebody wrote needs neither a key nor ids.
+#[test]
+fn lines_without_a_key_are_imported_once() {
+    let home = Home::new();
+    let message = json!({ "type": "message", "role": "user", "text": "Is the gauge up?" });
+    let titled = json!({ "type": "conversation", "title": "Gauges" });
+    let other = json!({ "type": "message", "role": "user", "text": "And the buoy?" });
+    fs::write(home.path().join("bare.jsonl"), format!("{message}\n")).unwrap();
+    fs::write(home.path().join("titled.jsonl"), format!("{titled}\n{other}\n")).unwrap();
+    for _ in 0..2 {
+        home.ok(&["import", "bare.jsonl", "titled.jsonl"]);
+        assert_eq!(home.items(&["sessions"]).as_array().unwrap().len(), 2);
+    }
+    home.refuses(&["append", "--key", "treering:notes:x", "--user", "x"], &["reserved"]);
+}

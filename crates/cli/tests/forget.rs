@@ -55,6 +55,8 @@ fn a_turn_is_forgotten_only_with_yes() {
     fill(&home, 4);
     let preview = home.ok(&["forget", "tide", "--turn", "1"]);
     assert!(preview.contains("2 messages") && preview.contains("Nothing was forgotten"));
+    let slug = home.items(&["sessions"])[0]["slug"].as_str().unwrap().to_owned();
+    assert!(preview.contains(&format!("{slug}#2 user: ask1zq the depth")), "{preview}");
     assert!(is_in_files(home.path(), "ask1zq"), "a preview forgets nothing");
     std::fs::create_dir_all(home.path().join("spool")).unwrap();
     std::fs::write(home.path().join("spool/1.bad"), "ask1zq").unwrap();
@@ -67,6 +69,9 @@ fn a_turn_is_forgotten_only_with_yes() {
     let audit = home.json(&["audit"]);
     assert_eq!(audit["records"][0]["id"], report["record"]);
     assert!(!audit.to_string().contains("ask1zq"));
+    let listed = home.ok(&["audit"]);
+    assert!(listed.contains("turn: 2 messages") && listed.contains("messages #2–#3"), "{listed}");
+    assert!(home.ok(&["audit", "forget-x"]).contains("no record begins with"));
     home.ok(&["verify"]);
 }
 
@@ -107,7 +112,13 @@ fn unclear_targets_are_refused() {
     home.refuses(&["forget"], &["name a conversation"]);
     home.refuses(&["forget", "--turn", "1"], &["conversation"]);
     home.refuses(&["forget", "tide", "--range", "3..1"], &["A..B"]);
-    home.refuses(&["forget", "tide", "--turn", "9"], &["nothing to forget"]);
+    home.refuses(&["forget", "tide", "--turn", "9"], &["it has 2 turns"]);
+    home.refuses(&["forget", "tide", "--message", "9"], &["it has 4 messages"]);
+    home.refuses(&["forget", "tide", "--thread", "side"], &["its threads are main"]);
+    home.refuses(&["forget", "--author", "Ana"], &["nothing to forget", "by this author"]);
+    let record = home.json(&["forget", "tide", "--message", "3", "--yes"])["record"].clone();
+    home.refuses(&["forget", "tide", "--message", "3"], &["it was forgotten before"]);
+    home.refuses(&["forget", record.as_str().unwrap()], &["--allow-return"]);
     home.misused(&["forget", "tide", "--turn", "1", "--message", "2"], &["cannot be used with"]);
     assert!(is_in_files(home.path(), "ask0zq"));
 }
@@ -128,14 +139,24 @@ fn http_forgets_with_the_token_of_a_preview() {
     let (status, _) = server.request("POST", "/v1/forget", &[], Some(&wrong));
     assert_eq!(status, 400);
     let token = &preview["token"];
+    let sample = &preview["samples"][0];
+    assert_eq!((&sample["idx"], &sample["text"]), (&json!(1), &json!("word1zq")));
     let report =
         server.post("/v1/forget", &json!({ "conversation": "k", "message": 1, "token": token }));
     assert_eq!((&report["forgotten"], &report["bytes"]), (&json!(true), &json!("erased")));
+    for narrower in ["label", "project"] {
+        let both = json!({ narrower: "a=b", "secrets": true });
+        let (status, refusal) = server.request("POST", "/v1/forget", &[], Some(&both));
+        assert_eq!(status, 400, "secrets of other conversations: {refusal}");
+    }
     let found = server.post("/v1/search", &json!({ "query": "word1zq" }));
     assert!(found["hits"].as_array().unwrap().iter().all(|hit| hit["idx"] != 1), "{found}");
     assert_eq!(server.get("/v1/audit")["records"][0]["target"], "message");
     let page = server.get("/v1/conversations/k");
     assert_eq!(page["turns"][0]["steps"][1]["forgotten"], true, "{page}");
+    let path = format!("/v1/audit/{}/allow-return", report["record"].as_str().unwrap());
+    assert_eq!(server.post(&path, &json!({}))["record"], report["record"]);
+    assert_eq!(server.request("POST", "/v1/audit/forget-x/allow-return", &[], None).0, 400);
     server.stop();
     assert!(!is_in_files(home.path(), "word1zq"));
 }
@@ -182,6 +203,11 @@ fn mcp_edits_and_corrects() {
     assert_eq!(client.ok("amend", &wrong)["wrong"], true);
     let context = client.text("context", &json!({ "conversation": "k" }));
     assert!(context.contains("rightzq") && !context.contains("newzq"), "{context}");
+    client.ok("amend", &json!({ "id": "k#0", "wrong": true }));
+    for id in ["k#0", "k#1"] {
+        let shown = client.text("expand", &json!({ "id": id }));
+        assert!(shown.contains("left out: it was forgotten or is wrong"), "{id}: {shown}");
+    }
     for (arguments, reason) in [
         (json!({ "id": "k", "wrong": true }), "my-chat#42"),
         (json!({ "id": "k#1" }), "set text"),
@@ -299,6 +325,9 @@ fn mcp_forgets_in_two_steps() {
     client.ok("remember", &json!({ "key": "k", "user": "secretzq", "assistant": "noted" }));
     let preview = client.ok("forget", &json!({ "conversation": "k", "turn": 1 }));
     assert!(preview["forgotten"] == false && preview["token"].is_string());
+    let shown = client.call("forget", &json!({ "conversation": "k", "turn": 1 }));
+    let shown = shown["content"][0]["text"].as_str().unwrap();
+    assert!(shown.contains("> secretzq") && shown.contains("repeat the call"), "{shown}");
     let call = json!({ "conversation": "k", "turn": 1, "token": preview["token"] });
     assert_eq!(client.ok("forget", &call)["erased"]["messages"], 2);
     client.end();

@@ -216,7 +216,8 @@ fn notes_are_kept_and_changed_over_http() {
 fn notes_are_kept_and_changed_over_mcp() {
     let home = Home::new();
     let mut client = McpClient::start(home.path());
-    let note = json!({ "assistant": "Never deploy on Fridays.", "project_path": "/srv/shop", "pinned": true });
+    let note =
+        json!({ "text": "Never deploy on Fridays.", "project_path": "/srv/shop", "pinned": true });
     assert_eq!(client.ok("remember", &note)["note"], "notes-shop#0");
     assert_eq!(client.text("sessions", &json!({})), "No conversations.");
     let listed = client.text("notes", &json!({ "project_path": "/srv/shop" }));

@@ -13,6 +13,7 @@ mod agents;
 mod capture;
 mod chat;
 mod cli;
+mod copy;
 mod doctor;
 mod endpoints;
 mod export;

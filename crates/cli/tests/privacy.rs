@@ -117,10 +117,14 @@ fn excluded_folders_and_patterns_are_not_stored() {
         r#"{"name":"read","args":{"path":"/app/.env"},"result":"zq3vk"}"#,
     ]);
     assert_eq!(shown["excluded"], 2, "{shown}");
-    for word in ["zq1vk", "zq2vk", "zq3vk"] {
+    let slug = shown["slug"].as_str().unwrap();
+    home.json(&["rename", slug, "A plan of ACME-zq4vk"]);
+    home.json(&["append", "--title", "About ACME-zq5vk", "--user", "Hello"]);
+    for word in ["zq1vk", "zq2vk", "zq3vk", "zq4vk", "zq5vk"] {
         assert!(!is_in_files(home.path(), word), "{word} was stored");
     }
     assert!(is_in_files(home.path(), "Ask about [excluded] today"));
+    assert!(is_in_files(home.path(), "A plan of [excluded]"));
     let output = home.run(&["create", "--cwd", cwd]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("capture.exclude_folders"));
 }

@@ -79,6 +79,9 @@ pub enum Write {
     DropVectors(String),
     /// Drops a model's vectors for these contents.
     RemoveVectors(String, Vec<ContentHash>),
+    /// Gives turns and nodes the stored vectors of a model for their texts, by content hash. A store
+    /// that does not keep embeddings with them ignores it.
+    SetEmbeddings(ConversationId, String, Vec<(EmbeddedItem, ContentHash)>),
     /// Selects the model whose vectors search uses.
     PutVectorIndex(VectorIndex),
     /// Adds a charge to the ledger.
@@ -88,7 +91,7 @@ pub enum Write {
 impl Write {
     /// The conversation that the write changes; `None` for tenant-wide writes.
     #[must_use]
-    pub(crate) const fn conversation(&self) -> Option<ConversationId> {
+    pub const fn conversation(&self) -> Option<ConversationId> {
         match self {
             Self::PutConversation(conversation) => Some(conversation.id),
             Self::AddMessage(id, _)
@@ -106,6 +109,7 @@ impl Write {
             | Self::ForgetToolCalls(id, _)
             | Self::RemoveNodes(id, ..)
             | Self::ForgetErrors(id)
+            | Self::SetEmbeddings(id, ..)
             | Self::RemoveConversation(id) => Some(*id),
             Self::AddJob(job) | Self::PutJob(job) | Self::RemoveJob(job) => Some(job.conversation),
             Self::AddJobEvent(line) => line.conversation,
@@ -120,6 +124,15 @@ impl Write {
             | Self::AddSpend(_) => None,
         }
     }
+}
+
+/// An item that a store keeps an embedding with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmbeddedItem {
+    /// A turn.
+    Turn(TurnNo),
+    /// A node, by its level and ordinal.
+    Node(Level, u32),
 }
 
 /// An event of background work.

@@ -109,8 +109,15 @@ pub enum ConversationKind {
 }
 
 impl ConversationKind {
-    /// The keys that begin with this are reserved.
-    pub const RESERVED_PREFIX: &str = "treering:";
+    /// The kinds whose keys are reserved.
+    pub const RESERVED: [Self; 2] = [Self::Notes, Self::Project];
+
+    /// The kind of the conversation with this key.
+    #[must_use]
+    pub fn of_key(key: &str) -> Self {
+        let has = |kind: &Self| key.starts_with(kind.key_prefix());
+        Self::RESERVED.into_iter().find(has).unwrap_or(Self::Session)
+    }
 
     /// The beginning of the keys of the kind; empty for sessions, which have every other key or
     /// none.
@@ -180,12 +187,7 @@ impl Conversation {
     /// The purpose of the conversation.
     #[must_use]
     pub fn kind(&self) -> ConversationKind {
-        let key = self.external_id.as_ref().map_or("", ExternalId::as_str);
-        let has = |kind: &ConversationKind| key.starts_with(kind.key_prefix());
-        [ConversationKind::Notes, ConversationKind::Project]
-            .into_iter()
-            .find(has)
-            .unwrap_or(ConversationKind::Session)
+        ConversationKind::of_key(self.external_id.as_ref().map_or("", ExternalId::as_str))
     }
 
     /// The folder of the project that the conversation belongs to.
@@ -198,6 +200,13 @@ impl Conversation {
     #[must_use]
     pub fn is_pinned(&self, note: MessageIdx) -> bool {
         self.labels.get(&pin_name(note)).is_some()
+    }
+
+    /// Unpins a note that is forgotten.
+    pub fn unpin(&mut self, note: MessageIdx) {
+        if self.kind() == ConversationKind::Notes {
+            self.labels.remove(&pin_name(note));
+        }
     }
 
     /// The slug until the conversation has a title.

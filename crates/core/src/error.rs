@@ -86,6 +86,16 @@ pub enum StoreError {
         /// The error that stopped it.
         detail: String,
     },
+    /// The server of the store cannot be reached, or refused a request.
+    #[error("the store {location} failed: {detail}")]
+    Remote {
+        /// The address of the store, without credentials.
+        location: String,
+        /// The error of the connection or of the server.
+        detail: String,
+        /// Advice for the user, if there is any.
+        hint: Option<String>,
+    },
     /// The plan of a commit was refused; nothing was written.
     #[error(transparent)]
     Refused(#[from] Invalid),
@@ -127,6 +137,7 @@ impl StoreError {
             Self::Stopped { .. } => "no acknowledged data was lost; check the disk, restart \
                                      Treering, then run `treering verify`"
                 .into(),
+            Self::Remote { hint, .. } => return hint.clone(),
             Self::Refused(_) | Self::Failed { .. } => return None,
         })
     }

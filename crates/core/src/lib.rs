@@ -81,7 +81,7 @@ mod word_weights;
 
 pub use audit::{AuditRecord, AuditedConversation, AuditedNode, ErasedCounts};
 pub use capture::EntryOutcome;
-pub use commit::{JobEvent, JobEventKind, Write};
+pub use commit::{EmbeddedItem, JobEvent, JobEventKind, Write};
 pub use conversation::{
     Conversation, ConversationKind, ConversationState, ConversationTotals, Fork, NewConversation,
     Thread, TitleSource, pin_label,

@@ -1,5 +1,7 @@
 //! Analysis of a question: its terms, the person it refers to, and the times it names.
 
+use std::borrow::Cow;
+
 use crate::lexicon::{
     self, TermId, fold, is_conversation_word, is_first_person, is_question_opener, terms,
 };
@@ -11,6 +13,8 @@ use crate::time::Timestamp;
 pub struct Question {
     /// The text.
     pub text: String,
+    /// The text, without an idiom whose words mean something else.
+    pub plain: String,
     /// Whether it asks something, and is not a list of keywords.
     pub is_question: bool,
     /// The distinct terms, in order, including the names of authors.
@@ -62,7 +66,8 @@ impl Question {
     /// Analyzes a question. Relative times ("last month") refer to `now`.
     #[must_use]
     pub fn new(text: &str, now: Timestamp) -> Self {
-        let words = lexicon::words(text);
+        let plain = without_idiom(text);
+        let words = lexicon::words(&plain);
         let times = crate::time_expressions::spans(&fold(text), now);
         let is_question = is_question(text)
             || words
@@ -71,7 +76,7 @@ impl Question {
         let first_person = words.iter().any(|word| is_first_person(word));
         let about_present = times.is_empty() && is_about_present(&words, first_person);
         let mut distinct: Vec<QuestionTerm> = Vec::new();
-        for term in terms(text) {
+        for term in terms(&plain) {
             if !distinct.iter().any(|other| other.id == term.id) {
                 let changes =
                     if about_present { lexicon::changes_of(&term.word) } else { Vec::new() };
@@ -85,6 +90,7 @@ impl Question {
         }
         Self {
             text: text.to_owned(),
+            plain: plain.into_owned(),
             is_question,
             literals: literals(text, is_question, !times.is_empty()),
             first_person,
@@ -95,6 +101,16 @@ impl Question {
             terms: distinct,
             words,
         }
+    }
+}
+
+/// A question in plain words: who asks what Nate does for a living asks for his job, not for his
+/// living room.
+fn without_idiom(text: &str) -> Cow<'_, str> {
+    const IDIOM: &str = "for a living";
+    match text.contains(IDIOM) {
+        true => Cow::Owned(text.replace(IDIOM, "as a job")),
+        false => Cow::Borrowed(text),
     }
 }
 
@@ -260,6 +276,15 @@ mod tests {
             |text: &str| question(text).terms.iter().any(|t| t.ids().any(|id| id == move_id));
         assert!(asks("Where do I live now?") && !asks("Where did I live?"));
         assert!(!asks("Is my living room too dry?"));
+    }
+
+    #[test]
+    fn an_idiom_counts_as_what_it_means() {
+        let asked = question("What does Nate do for a living?");
+        assert_eq!(asked.text, "What does Nate do for a living?");
+        let words: Vec<&str> = asked.terms.iter().map(|term| term.word.as_str()).collect();
+        assert_eq!(words, ["nate", "job"]);
+        assert_eq!(question("a living room").plain, "a living room");
     }
 
     #[test]

@@ -51,7 +51,9 @@ impl Engine {
     pub fn store_summary(&self, id: ConversationId, mut summary: NewSummary) -> Result<Node> {
         summary.content.replace_texts(|text| {
             let (kept, passages) = without_private(text);
-            (passages > 0).then(|| kept.into_owned())
+            let mut kept = kept.into_owned();
+            let excluded = self.exclusions().clean(&mut kept);
+            (passages + excluded > 0).then_some(kept)
         });
         if !summary.content.overview.chars().any(char::is_alphanumeric) {
             return Err(Invalid::new("summary", "it has no text").into());

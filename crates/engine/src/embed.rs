@@ -1,25 +1,21 @@
 //! Embedding: plans jobs for the turns and nodes whose vectors are stored, and runs them in
 //! batches.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use treering_core::ports::{
-    Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Span, StoreResult,
-};
+use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::{
-    ContentHash, ContentVectors, ConversationId, ConversationKey, Embedder, Job, JobEvent,
-    JobEventKind, JobKind, Node, NodeId, ProviderError, Reader, RetryAdvice, Timestamp, TurnNo,
-    VectorIndex, Write, embedding_text,
+    ContentHash, ContentVectors, ConversationId, ConversationKey, EmbeddedItem, Embedder, Job,
+    JobEvent, JobEventKind, JobKind, Node, NodeId, ProviderError, Reader, RetryAdvice, Timestamp,
+    TurnNo, VectorIndex, Write, embedding_text,
 };
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::history::whole_turns;
-use crate::search::{content_hash, embedded_call_text, text_to_embed};
+use crate::search::{content_hash, embedded_call_text};
 use crate::spend_meter::SpendMeter;
-use crate::turn_embedding::turn_texts;
 use crate::worker::JobOutcome;
 
 /// Settings of the texts that are embedded.
@@ -38,6 +34,17 @@ impl Default for EmbedTextOptions {
     }
 }
 
+/// Which texts of a turn its job embeds.
+#[derive(Debug, Clone, Copy)]
+struct TurnTextSelection {
+    max_chars: usize,
+    /// The text of the whole turn.
+    turns: bool,
+    /// Each message and tool call. The vectors of an instant model are computed when they are
+    /// needed.
+    items: bool,
+}
+
 /// A text to embed, with the content hash that keys its vector.
 pub(crate) type TextToEmbed = (ContentHash, String);
 
@@ -45,15 +52,30 @@ impl Engine {
     /// The active index, if its vectors are stored.
     fn kept_index(&self, reader: &dyn Reader) -> StoreResult<Option<VectorIndex>> {
         let index = self.active_vector_index(reader)?;
-        let instant = self.embedder_named(&index.model).is_some_and(Embedder::is_instant);
-        Ok((!instant).then_some(index))
+        let computed = self.embedder_named(&index.model).is_some_and(|it| self.computes(it));
+        Ok((!computed).then_some(index))
     }
 
-    /// Whether the tenant is empty and the configured embedder's vectors will be stored.
+    /// Whether the vectors of a model are computed when they are needed, and not stored.
+    fn computes(&self, embedder: &dyn Embedder) -> bool {
+        embedder.is_instant() && !self.store().keeps_embeddings()
+    }
+
+    /// The texts that the job of a turn embeds.
+    fn turn_text_selection(&self, model: &str) -> TurnTextSelection {
+        let EmbedTextOptions { max_chars, turns } = self.embed_text_options();
+        let instant = self.embedder_named(model).is_some_and(Embedder::is_instant);
+        let turns = turns || self.store().keeps_embeddings();
+        TurnTextSelection { max_chars, turns, items: !instant }
+    }
+
+    /// Whether the vectors of the configured embedder will be stored from now on: the tenant is
+    /// empty, or nothing but the store needs them.
     fn begins_with_kept_vectors(&self, reader: &dyn Reader) -> StoreResult<bool> {
-        Ok(!self.embedder().is_instant()
+        Ok(!self.computes(self.embedder())
             && reader.vector_index()?.is_none()
-            && reader.totals()?.0 == 0)
+            // Search computes the vectors of an instant model, so it needs none of the stored ones.
+            && (self.embedder().is_instant() || reader.totals()?.0 == 0))
     }
 }
 
@@ -138,7 +160,7 @@ fn texts(
     reader: &dyn Reader,
     key: &ConversationKey,
     kind: &JobKind,
-    options: EmbedTextOptions,
+    options: TurnTextSelection,
 ) -> StoreResult<Vec<TextToEmbed>> {
     let texts: Vec<String> = match kind {
         JobKind::EmbedTurn(turn) => {
@@ -148,9 +170,11 @@ fn texts(
                 // Before the answer the text of the turn is not final.
                 let turn_text =
                     (options.turns && turn.turn.answered).then(|| turn.embedding_text());
-                let messages = turn.messages.iter();
-                texts.extend(messages.map(|message| message.recalled_text().into_owned()));
-                texts.extend(turn.tool_calls.iter().map(embedded_call_text));
+                if options.items {
+                    let messages = turn.messages.iter();
+                    texts.extend(messages.map(|message| message.recalled_text().into_owned()));
+                    texts.extend(turn.tool_calls.iter().map(embedded_call_text));
+                }
                 texts.extend(turn_text);
             }
             texts
@@ -258,7 +282,8 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let mut texts_of_all = Vec::new();
     for job in jobs {
         let key = engine.key(job.conversation);
-        texts_of_all.extend(texts(&*reader, &key, &job.kind, engine.embed_text_options())?);
+        let selection = engine.turn_text_selection(&index.model);
+        texts_of_all.extend(texts(&*reader, &key, &job.kind, selection)?);
     }
     let missing = without_vectors(&*reader, &index.model, texts_of_all)?;
     drop(reader);
@@ -314,7 +339,15 @@ fn finish(
                 continue;
             };
             if let Some((model, _)) = &embedded {
-                let now_wanted = texts(reader, &key, &job.kind, owner.embed_text_options())?;
+                let selection = owner.turn_text_selection(model);
+                let now_wanted = texts(reader, &key, &job.kind, selection)?;
+                if owner.store().keeps_embeddings() {
+                    let whole = TurnTextSelection { items: false, ..selection };
+                    let of_item = embedding_of(&job.kind, &texts(reader, &key, &job.kind, whole)?);
+                    writes.extend(
+                        of_item.map(|item| Write::SetEmbeddings(key.id, model.clone(), vec![item])),
+                    );
+                }
                 let missing = without_vectors(reader, model, now_wanted)?;
                 if missing.iter().any(|(hash, _)| !new_hashes.contains(hash)) {
                     stored.release(now);
@@ -330,6 +363,16 @@ fn finish(
         }
         Ok((writes, outcomes))
     })
+}
+
+/// The embedding of the item of a job: the vector of its whole text.
+fn embedding_of(kind: &JobKind, texts: &[TextToEmbed]) -> Option<(EmbeddedItem, ContentHash)> {
+    let item = match kind {
+        JobKind::EmbedTurn(turn) => EmbeddedItem::Turn(*turn),
+        JobKind::EmbedNode(level, ordinal, _) => EmbeddedItem::Node(*level, *ordinal),
+        JobKind::Summarize(_) | JobKind::PlanProject => return None,
+    };
+    texts.last().map(|(hash, _)| (item, *hash))
 }
 
 fn released(job: &Job, now: Timestamp, note: &str) -> JobEvent {
@@ -367,7 +410,7 @@ pub(crate) fn missing_jobs(
         |kind: &JobKind| identity(kind).is_some_and(|identity| planned.contains(&identity));
     let mut gaps = Vec::new();
     for kind in kinds.filter(|kind| !is_planned(kind)) {
-        let texts = texts(reader, &key, &kind, engine.embed_text_options())?;
+        let texts = texts(reader, &key, &kind, engine.turn_text_selection(&index.model))?;
         if !without_vectors(reader, &index.model, texts)?.is_empty() {
             gaps.push(kind);
         }
@@ -393,90 +436,4 @@ pub(crate) fn plan_missing_jobs(engine: &Engine, id: ConversationId) -> Result<u
         let writes = gaps.into_iter().flat_map(|kind| job_writes(id, kind, now)).collect();
         Ok((writes, number))
     })
-}
-
-/// Vectors without a message, tool call, turn or node, by model. Replaced content leaves its vector
-/// behind, to be reused if the same content returns, as after a rebuild of the tree.
-pub(crate) fn orphaned_vectors(
-    engine: &Engine,
-    reader: &dyn Reader,
-) -> StoreResult<Vec<(String, Vec<ContentHash>)>> {
-    let index = engine.active_vector_index(reader)?;
-    let models = std::iter::once(index.model).chain(index.next.map(|next| next.model));
-    let mut orphaned = Vec::new();
-    for model in models {
-        let mut contents: HashSet<ContentHash> = HashSet::new();
-        let vectors = ChangeFilter { vectors_of: Some(&model), ..ChangeFilter::default() };
-        for_each_page(reader, &vectors, |changes| {
-            contents.extend(changes.iter().filter_map(|change| match change {
-                Change::Vector(hash, _) => Some(*hash),
-                _ => None,
-            }));
-            Ok(())
-        })?;
-        if contents.is_empty() {
-            continue;
-        }
-        let max_chars = engine.embed_text_options().max_chars;
-        for_each_page(reader, &ChangeFilter::content(), |changes| {
-            let texts: Vec<Cow<'_, str>> = changes.iter().map(text_to_embed).collect();
-            remove_owned(&mut contents, texts.iter().map(AsRef::as_ref), max_chars);
-            Ok(())
-        })?;
-        for_each_page(reader, &ChangeFilter::content(), |changes| {
-            if !contents.is_empty() {
-                let texts = turn_texts(reader, changes)?;
-                remove_owned(&mut contents, texts.iter().map(String::as_str), max_chars);
-            }
-            Ok(())
-        })?;
-        if !contents.is_empty() {
-            orphaned.push((model, contents.into_iter().collect()));
-        }
-    }
-    Ok(orphaned)
-}
-
-/// Removes orphaned vectors, and returns their number.
-pub(crate) fn remove_orphaned_vectors(engine: &Engine) -> Result<usize> {
-    if orphaned_vectors(engine, &*engine.reader()?)?.is_empty() {
-        return Ok(0);
-    }
-    let owner = engine.clone();
-    engine.commit_with(engine.tenant_scope(), move |reader| {
-        let orphaned = orphaned_vectors(&owner, reader)?;
-        let number = orphaned.iter().map(|(_, contents)| contents.len()).sum();
-        let writes =
-            orphaned.into_iter().map(|(model, contents)| Write::RemoveVectors(model, contents));
-        Ok((writes.collect(), number))
-    })
-}
-
-/// Removes the vectors of texts from those without an owner.
-fn remove_owned<'a>(
-    contents: &mut HashSet<ContentHash>,
-    texts: impl Iterator<Item = &'a str>,
-    max_chars: usize,
-) {
-    for (hash, _) in texts_to_embed(texts, max_chars) {
-        contents.remove(&hash);
-    }
-}
-
-/// Reads the change feed from its start, page by page.
-fn for_each_page(
-    reader: &dyn Reader,
-    filter: &ChangeFilter<'_>,
-    mut take: impl FnMut(&[Change]) -> StoreResult<()>,
-) -> StoreResult<()> {
-    const PAGE: usize = 1000;
-    let mut after = Cursor::start();
-    loop {
-        let page = reader.changes(&after, filter, PAGE)?;
-        take(&page.items)?;
-        if page.is_last {
-            return Ok(());
-        }
-        after = page.cursor;
-    }
 }

@@ -387,8 +387,9 @@ impl Engine {
 
     /// Renames a conversation: stores the title as given and derives the slug from it.
     pub fn rename(&self, id: ConversationId, title: &str) -> Result<Conversation> {
-        let title = &*without_private(title).0;
-        let slug = slug_of(title);
+        let mut title = without_private(title).0.into_owned();
+        self.exclusions().clean(&mut title);
+        let slug = slug_of(&title);
         if slug.is_empty() {
             return Err(
                 Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into()

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use treering_core::ports::ConnectionUsage;
+
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
@@ -10,6 +12,12 @@ impl Engine {
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.store().maintenance().failure().map(Error::from)
+    }
+
+    /// The connections to the server of the store; `None` without a server.
+    #[must_use]
+    pub fn connections(&self) -> Option<ConnectionUsage> {
+        self.store().maintenance().connections()
     }
 
     /// Warnings about data that may be missing after damage, one sentence each.

@@ -141,7 +141,13 @@ impl Engine {
     pub fn change_note(&self, reference: &str, change: NoteChange) -> Result<Note> {
         let (id, idx) = self.find_note(reference)?;
         match change {
-            NoteChange::Pin => self.set_pinned(id, idx, true)?,
+            NoteChange::Pin => {
+                if self.note_at(id, idx)?.withdrawn {
+                    let reason = "it was withdrawn; keep it again to pin it";
+                    return Err(Invalid::new(format!("note {reference:?}"), reason).into());
+                }
+                self.set_pinned(id, idx, true)?;
+            }
             NoteChange::Unpin => self.set_pinned(id, idx, false)?,
             NoteChange::Correct(text) => {
                 self.amend(id, idx, Amendment::Edit { text, regenerate: Some(true) })?;
@@ -219,8 +225,9 @@ impl Engine {
         let reader = self.reader()?;
         let conversation = reader.conversation(id)?.ok_or_else(|| Error::no_conversation(id))?;
         let message = reader.messages(id, Span::starting(idx, 1))?.pop();
+        let message = message.filter(|message| !message.body.forgotten);
         let missing =
-            || Invalid::new(format!("note {}#{}", conversation.slug, idx.0), "it is gone");
+            || Invalid::new(format!("note {}#{}", conversation.slug, idx.0), "it was forgotten");
         Ok(self.as_note(&conversation, message.ok_or_else(missing)?))
     }
 

@@ -7,6 +7,7 @@ use treering_core::{Conversation, ConversationId, StoreError, Write};
 use crate::embed;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::orphaned_vectors;
 use crate::update::{Update, UpdateStrategy};
 use crate::verify;
 use crate::verify::ConversationAudit;
@@ -60,7 +61,7 @@ impl Engine {
         if repaired.trees.len() > trees {
             return Ok(());
         }
-        let removed = embed::remove_orphaned_vectors(self)?;
+        let removed = orphaned_vectors::remove_orphaned_vectors(self)?;
         if removed > 0 {
             let tenant = self.tenant();
             repaired

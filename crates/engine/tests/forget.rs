@@ -272,6 +272,25 @@ fn nothing_forgotten_is_in_any_file() {
     assert_sound(&engine);
 }
 
+/// Copies below the folder go, too. A folder with a store of its own is another home, and stays.
+#[test]
+fn copies_below_the_folder_are_deleted_and_other_homes_are_not() {
+    let (engine, id, folder) = sample();
+    let (backups, other) = (folder.path().join("backups/old"), folder.path().join("other"));
+    std::fs::create_dir_all(&backups).unwrap();
+    std::fs::write(backups.join("notes.txt"), word(7)).unwrap();
+    engine.backup(&backups.join("copy.db")).unwrap();
+    grown(&engine_in(&other), "harbour");
+    std::fs::copy(backups.join("copy.db"), other.join("copy.db")).unwrap();
+    let request = items(id, ItemSelection::Message(MessageIdx(7)));
+    let listed = engine.preview_forget(&request).unwrap().copies;
+    let report = engine.forget(&request).unwrap();
+    assert_eq!(report.scrub.unwrap().deleted, [backups.join("copy.db")]);
+    assert_eq!(listed, [backups.join("copy.db")]);
+    std::fs::remove_file(backups.join("notes.txt")).unwrap();
+    assert!(!is_in_files(&backups, word(7).as_bytes()) && is_in_files(&other, word(7).as_bytes()));
+}
+
 /// The id under which the index has a word.
 fn term(word: &str) -> u64 {
     let mut ids = Vec::new();

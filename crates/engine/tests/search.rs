@@ -448,6 +448,8 @@ fn nodes_are_found_until_they_are_deleted() {
     assert!(found.iter().all(|hit| hit.level() == 1));
     let hits = engine.search(&query("tide gauge")).unwrap().hits;
     assert!(hits.iter().any(|hit| hit.level() == 0) && hits.iter().any(|hit| hit.level() == 1));
+    let in_main = Query { thread: Some(ThreadName::main()), ..nodes.clone() };
+    assert_eq!(engine.search(&in_main).unwrap().hits.len(), 4, "nodes belong to a thread");
 
     engine.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
     assert!(engine.search(&nodes).unwrap().hits.is_empty(), "the tree was deleted");

@@ -223,6 +223,30 @@ fn a_question_for_a_reason_finds_it() {
 }
 
 #[test]
+fn what_somebody_does_for_a_living_is_no_room() {
+    let (engine, _folder) = engine_with(&[
+        (1, Role::User, "My new living room has two windows, and the couch is green."),
+        (2, Role::User, "My job as a game tester pays the rent."),
+        (3, Role::User, "We live near the harbor, in a room with a view."),
+    ]);
+    let hits = find(&engine, "What do I do for a living?");
+    assert!(text(&hits[0]).contains("game tester"), "{}", text(&hits[0]));
+}
+
+#[test]
+fn what_happened_is_found_beside_the_words_of_the_question() {
+    let (engine, _folder) = engine_with(&[
+        (1, Role::User, "My neighbor has a dog that barks at the postman."),
+        (2, Role::User, "What happened at the office yesterday?"),
+        (3, Role::User, "It was a hard week: we had to say goodbye to Max after ten years."),
+        (3, Role::Assistant, "I am so sorry about your dog."),
+        (9, Role::User, "The dog park has a new fence."),
+    ]);
+    let hits = find(&engine, "What happened to my dog?");
+    assert!(hits.iter().take(3).any(|hit| text(hit).contains("goodbye to Max")));
+}
+
+#[test]
 fn a_kind_of_thing_finds_an_instance_of_it() {
     let (engine, _folder) = engine_with(&[
         (1, Role::User, "I signed up for taekwondo at the gym."),

@@ -30,7 +30,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     let mut imported = ImportedConversation::named(Format::Cursor, &id);
     // The hooks capture the same conversation under this key.
     imported.conversation.external_id = Some(external(&format!("cursor/{id}")));
-    imported.identity = Identity::ByPosition;
+    imported.identity = Identity::ByPrompt;
     let mut position = text::LinePosition::default();
     for record in text::records::<CursorLine<'_>>(source, &mut position, sink)?.records {
         let line = record.value;

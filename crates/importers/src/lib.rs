@@ -192,6 +192,8 @@ pub enum Identity {
     NamedEverywhere,
     /// The conversation has an id; its entries are identified by position.
     ByPosition,
+    /// Like `ByPosition`, but hooks may have captured part of the conversation with ids.
+    ByPrompt,
     /// The conversation has no id and is identified by its content.
     ByContent,
 }

@@ -27,6 +27,7 @@ fn reader(store: &EmbeddedStore) -> Box<dyn Reader + '_> {
 mod synced_in_full {
     use super::*;
     store_contract!(new_store());
+    treering_testkit::tenants_contract!(new_store());
 }
 
 mod synced_normally {

@@ -428,7 +428,7 @@ fn named_functions(text: &str) -> Vec<(&str, &str)> {
 #[derive(Default)]
 struct TypeItems(BTreeSet<(String, String)>);
 impl TypeItems {
-    fn add(&mut self, owner: impl ToString, item: impl ToString) {
+    fn add(&mut self, owner: &impl ToString, item: &impl ToString) {
         self.0.insert((owner.to_string(), item.to_string()));
     }
 }

@@ -41,6 +41,8 @@ mod prices;
 pub mod private_file;
 mod scope_context;
 mod search;
+mod store_url;
+mod tenants;
 mod tokenizers;
 
 /// Importers for the transcripts of other programs.
@@ -59,6 +61,8 @@ pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
 pub use scope_context::ScopeContextBuilder;
 pub use search::SearchBuilder;
+pub use store_url::{StoreOptions, StoreUrl, open_store};
+pub use tenants::{TenantSummary, add_tenant, list_tenants, move_tenant, remove_tenant};
 pub use tokenizers::TokenizerOption;
 pub use treering_core::ports::ScrubReport;
 pub use treering_core::{
@@ -72,20 +76,23 @@ pub use treering_core::{
 pub use treering_engine::{
     Agent, AgentOptions, AmendReport, Amendment, AppendReport, AppendTarget, Context,
     ContextRequest, EmbedTextOptions, Engine, EngineParts, EntryBatch, Error, Exclusion, Forget,
-    ForgetPreview, ForgetReport, GateWait, Hit, HitItem, JobScope, ListedConversation,
-    NewConversation, NewNote, NewSummary, Note, NoteChange, Query, RecallOptions, ReplayDetection,
-    Reply, Result, SearchOptions, SearchOutcome, Snippet, Stats, SummaryParents, TurnEmbedding,
-    TurnSummary, Update, Verification, WholeTurn, WorkOptions, Worker, WorkerHandle,
+    ForgetPreview, ForgetReport, ForgetSample, GateWait, Hit, HitItem, JobScope,
+    ListedConversation, NewConversation, NewNote, NewSummary, Note, NoteChange, Query,
+    RecallOptions, ReplayDetection, Reply, Result, SearchOptions, SearchOutcome, Snippet, Stats,
+    SummaryParents, TurnEmbedding, TurnSummary, Update, Verification, WholeTurn, WorkOptions,
+    Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 use treering_stores::IndexFolder;
-pub use treering_stores::{BackupContents, EmbeddedStore, Sync};
+pub use treering_stores::{BackupContents, CopyReport, EmbeddedStore, Sync};
 
 /// Options for opening a memory.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The durability of an acknowledged turn.
     pub sync: Sync,
+    /// The place of the store.
+    pub store: StoreOptions,
     /// The tokenizer that counts tokens.
     pub tokenizer: TokenizerOption,
     /// The embedder.
@@ -123,6 +130,16 @@ pub fn inspect_backup(backup: &Path) -> Result<BackupContents> {
     Ok(EmbeddedStore::inspect_backup(backup)?)
 }
 
+/// Copies everything from one store to another, and compares the two. A copy that was interrupted
+/// continues. `progress` gets the report so far.
+pub fn copy_store(
+    from: &dyn treering_core::Store,
+    to: &dyn treering_core::Store,
+    progress: &mut dyn FnMut(&CopyReport),
+) -> Result<CopyReport> {
+    Ok(treering_stores::copy(from, to, progress)?)
+}
+
 /// Opens the engine in a folder with default options, and creates the folder if it does not
 /// exist.
 pub fn open_engine(home: &Path) -> Result<Engine> {
@@ -145,6 +162,7 @@ pub fn open_engine_with_models(home: &Path, options: Options, models: &Models) -
 fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<EngineParts> {
     let Options {
         sync,
+        store,
         tokenizer,
         mut embed,
         summarize,
@@ -167,9 +185,9 @@ fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<Engine
     let others = EMBEDDERS.into_iter().filter(|name| *name != embed.model);
     let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();
     let tokenizer = tokenizers::tokenizer(home, &tokenizer)?;
-    let store = EmbeddedStore::open(home, sync)?;
+    let store = open_store(home, sync, &store)?;
     Ok(EngineParts {
-        store: Arc::new(store),
+        store,
         tokenizer,
         clock: Arc::new(treering_engine::SystemClock),
         summarizer,

@@ -229,6 +229,11 @@ impl Memory {
         self.engine.audit("", limit)
     }
 
+    /// Lets an import bring back what a record of the audit lists, by its id. Nothing is restored.
+    pub fn allow_return(&self, record: &str) -> Result<AuditRecord> {
+        self.engine.allow_return(record)
+    }
+
     /// Summarizes a turn that is not stored: a question and its answer. Stores nothing.
     ///
     /// ```

@@ -54,10 +54,11 @@ pub(super) fn captured(health: &AgentHealth) -> String {
         let ahead = count(u64::from(*turns), "turn");
         return format!("{until}; the agent's file is {ahead} ahead: {}{others}", path.display());
     }
-    let until = captured_until.map_or_else(
-        || "hooks installed".to_owned(),
-        |until| format!("captured up to {}", until.to_minute()),
-    );
+    let until = match captured_until {
+        Some(until) => format!("captured up to {}", until.to_minute()),
+        None if health.problems.is_empty() => "hooks installed".to_owned(),
+        None => "nothing captured".to_owned(),
+    };
     let files = match transcripts {
         0 => String::new(),
         _ => format!(", {}", count(*transcripts as u64, "transcript")),

@@ -99,6 +99,11 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         thread: args.thread.clone(),
         ..ContextParams::default()
     };
+    if params.conversation.is_none() && !params.has_scope() {
+        let error = "name a conversation (`treering sessions` lists them), or a scope: --project \
+                     FOLDER, --label NAME=VALUE, several conversations or --everything";
+        return Err(CliError::Usage(error.into()));
+    }
     let subject = service.context_subject(&params)?;
     // No worker may be running to finish the jobs that the context waits for.
     work::catch_up(engine, subject.gated(), output)?;

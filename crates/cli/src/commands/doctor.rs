@@ -225,7 +225,8 @@ fn store(
 ) -> Result<Option<Engine>, CliError> {
     let log = format!("{}-wal", EmbeddedStore::FILE);
     // A WAL without its database is a damaged store, not a new one.
-    if !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
+    let is_in_home = !settings.store.options()?.url.is_server();
+    if is_in_home && !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
         let found = format!("none yet in {}; the first turn creates it", home.display());
         checks.push(Check::ok("store", found));
         return Ok(None);

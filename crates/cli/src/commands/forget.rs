@@ -1,17 +1,23 @@
 //! `treering forget` and `treering audit`: erase content for good, and list what was erased.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::CliError;
-use super::output::{BOLD, Output, count, paint};
+use super::local_time::local_of;
+use super::output::{BOLD, DIM, MAX_NAME, Output, count, fit, paint, print_text, width};
 use treering_server::service::Service;
 use treering_server::service::requests::{AuditRequest, ForgetRequest};
-use treering_server::views::{AuditList, ErasedView, ForgetView};
+use treering_server::views::{
+    AuditList, ErasedView, ForgetEffectView, ForgetSampleView, ForgetView, RewrittenNodeView,
+};
 
 /// Records in the audit unless `--limit` sets another number.
 const RECORDS: usize = 50;
+/// Nodes that are listed by id.
+const MAX_NODES: usize = 4;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -81,21 +87,20 @@ struct ScrubView {
     copies: Vec<String>,
 }
 
-/// The record whose tombstones were removed.
-#[derive(Serialize)]
-struct AllowReturnView {
-    record: String,
-}
-
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     if args.scrub {
         return scrub(service, output);
     }
-    if let Some(record) = args.conversation.as_ref().filter(|it| is_record(it))
-        && args.allow_return
-    {
-        let record = service.engine().allow_return(record)?.id;
-        return Ok(output.show(&AllowReturnView { record }, |out| {
+    if let Some(record) = args.conversation.as_ref().filter(|it| is_record(it)) {
+        if !args.allow_return {
+            let error = format!(
+                "{record} is a record of the audit, which stays; --allow-return lets an import \
+                 bring back what it lists"
+            );
+            return Err(CliError::Usage(error));
+        }
+        let view = service.allow_return(record)?;
+        return Ok(output.show(&view, |out| {
             writeln!(out, "an import may now bring back what was forgotten")
         })?);
     }
@@ -142,7 +147,7 @@ fn scrub(service: &Service, output: &Output) -> Result<(), CliError> {
         copies: report.deleted.iter().map(|path| path.display().to_string()).collect(),
     };
     output.show(&view, |out| {
-        describe_copies(out, &view.copies, "deleted")?;
+        describe_copies(out, &view.copies, "Deleted")?;
         match &view.pending {
             None => writeln!(out, "the bytes of everything forgotten are erased"),
             Some(reason) => writeln!(out, "bytes may remain: {reason}; try again later"),
@@ -156,18 +161,24 @@ pub(super) fn describe_preview(out: &mut dyn Write, view: &ForgetView) -> io::Re
         "secrets" => "Secrets would be masked in:",
         _ => "Would be forgotten:",
     };
-    writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased))?;
-    for conversation in &view.conversations {
+    writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased, &view.conversations))?;
+    for conversation in view.conversations.iter().filter(|it| it.removed) {
         let slug = conversation.slug.as_deref().unwrap_or(&conversation.id);
-        match conversation.removed {
-            true => writeln!(out, "  {slug}: the whole conversation")?,
-            false => writeln!(out, "  {slug}: {}", describe_runs(&conversation.messages))?,
-        }
-        for node in &conversation.rewritten {
-            writeln!(out, "    rewritten: {} (level {})", node.old_id, node.level)?;
-        }
+        writeln!(out, "  {slug}: the whole conversation")?;
     }
-    describe_copies(out, &view.copies, "deleted with it")
+    for ForgetSampleView { slug, idx, speaker, text } in &view.samples {
+        let label = format!("  {slug}#{idx} {}: ", fit(speaker, MAX_NAME));
+        let room = width().saturating_sub(label.chars().count()).max(20);
+        writeln!(out, "{label}{}", paint(DIM, fit(text, room)))?;
+    }
+    let more = (view.erased.messages as usize).saturating_sub(view.samples.len());
+    if more > 0 && !view.samples.is_empty() {
+        writeln!(out, "  and {}; --json has their positions", count(more as u64, "more message"))?;
+    }
+    if let Some(nodes) = describe_nodes(&view.conversations) {
+        print_text(out, "", &format!("Would be regenerated: {nodes}"))?;
+    }
+    describe_copies(out, &view.copies, "Would be deleted with it")
 }
 
 pub(super) fn describe_report(out: &mut dyn Write, view: &ForgetView) -> io::Result<()> {
@@ -175,34 +186,62 @@ pub(super) fn describe_report(out: &mut dyn Write, view: &ForgetView) -> io::Res
         "secrets" => "Secrets masked in:",
         _ => "Forgotten:",
     };
-    writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased))?;
-    for node in view.conversations.iter().flat_map(|it| &it.rewritten) {
-        let new = node.new_id.as_deref().unwrap_or("not written yet");
-        writeln!(out, "  rewritten: {} → {new} (level {})", node.old_id, node.level)?;
+    writeln!(out, "{} {}", paint(BOLD, heading), describe(&view.erased, &view.conversations))?;
+    if let Some(nodes) = describe_nodes(&view.conversations) {
+        print_text(out, "", &format!("Regenerated: {nodes}"))?;
     }
-    describe_copies(out, &view.copies, "deleted")?;
-    let bytes = view.bytes.as_deref().unwrap_or_default();
-    writeln!(out, "bytes: {bytes}; record: {}", view.record.as_deref().unwrap_or_default())?;
-    if bytes != "erased" {
-        writeln!(out, "run `treering forget --scrub` to erase the bytes")?;
-    }
-    Ok(())
+    describe_copies(out, &view.copies, "Deleted")?;
+    let record = view.record.as_deref().unwrap_or_default();
+    let bytes = match view.bytes.as_deref().unwrap_or_default() {
+        "erased" => "The bytes are erased.".to_owned(),
+        "postponed" => "The bytes are still there: `treering forget --scrub` erases them.".into(),
+        bytes => format!("The bytes are {bytes}. Run `treering forget --scrub` later."),
+    };
+    print_text(out, "", &format!("{bytes} Record: {record}"))
 }
 
 fn describe_copies(out: &mut dyn Write, copies: &[String], fate: &str) -> io::Result<()> {
-    copies.iter().try_for_each(|copy| writeln!(out, "  copy of the store, {fate}: {copy}"))
+    copies.iter().try_for_each(|copy| writeln!(out, "{fate}: a copy of the store, {copy}"))
 }
 
-fn describe(erased: &ErasedView) -> String {
+/// The erased rows by kind, without the nodes that are regenerated.
+fn describe(erased: &ErasedView, effects: &[ForgetEffectView]) -> String {
+    let rewritten: usize = effects.iter().map(|it| it.rewritten.len()).sum();
     let kinds = [
         (erased.messages, "message"),
         (erased.tool_calls, "tool call"),
-        (erased.nodes, "node"),
+        (erased.nodes.saturating_sub(u32::try_from(rewritten).unwrap_or(u32::MAX)), "node"),
         (erased.jobs, "job"),
         (erased.events, "job event"),
     ];
     let present = kinds.iter().filter(|(number, _)| *number > 0);
-    present.map(|(number, kind)| count((*number).into(), kind)).collect::<Vec<_>>().join(", ")
+    let named = present.map(|(number, kind)| count((*number).into(), kind));
+    match named.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "titles only".to_owned(),
+        kinds => kinds,
+    }
+}
+
+/// The nodes that are regenerated: their ids if they are few, otherwise their number by level.
+fn describe_nodes(effects: &[ForgetEffectView]) -> Option<String> {
+    let nodes: Vec<&RewrittenNodeView> = effects.iter().flat_map(|it| &it.rewritten).collect();
+    if nodes.is_empty() {
+        return None;
+    }
+    if nodes.len() <= MAX_NODES {
+        return Some(nodes.iter().map(|it| describe_node(it)).collect::<Vec<_>>().join(", "));
+    }
+    let mut levels: BTreeMap<u8, u64> = BTreeMap::new();
+    nodes.iter().for_each(|node| *levels.entry(node.level).or_default() += 1);
+    let level = |(level, number)| format!("{} of level {level}", count(number, "node"));
+    Some(levels.into_iter().map(level).collect::<Vec<_>>().join(", "))
+}
+
+fn describe_node(it: &RewrittenNodeView) -> String {
+    match &it.new_id {
+        Some(new_id) => format!("{} → {new_id}", it.old_id),
+        None => it.old_id.clone(),
+    }
 }
 
 fn describe_runs(runs: &[(u32, u32)]) -> String {
@@ -211,7 +250,7 @@ fn describe_runs(runs: &[(u32, u32)]) -> String {
         false => format!("#{first}–#{last}"),
     };
     match runs {
-        [] => "tool calls only".to_owned(),
+        [] => "no messages".to_owned(),
         runs => format!("messages {}", runs.iter().map(run).collect::<Vec<_>>().join(", ")),
     }
 }
@@ -233,17 +272,18 @@ pub(super) fn audit(args: &AuditArgs, service: &Service, output: &Output) -> Res
     let list: AuditList = service.audit(&request)?;
     output.show(&list, |out| {
         for record in &list.records {
-            let erased = describe(&record.erased);
-            writeln!(
-                out,
-                "{}  {}  {}: {erased}",
-                record.at,
-                paint(BOLD, &record.id),
-                record.target
-            )?;
+            let (at, erased) =
+                (local_of(&record.at), describe(&record.erased, &record.conversations));
+            let line = format!("{}  {}: {erased}", paint(BOLD, &record.id), record.target);
+            writeln!(out, "{at}  {line}")?;
+            record.conversations.iter().try_for_each(|it| describe_effect(out, it))?;
         }
-        if list.records.is_empty() {
-            writeln!(out, "nothing was forgotten")?;
+        match &args.record {
+            Some(record) if list.records.is_empty() => {
+                writeln!(out, "no record begins with {record:?}; `treering audit` lists them")?;
+            }
+            None if list.records.is_empty() => writeln!(out, "nothing was forgotten")?,
+            _ => {}
         }
         if list.pending_scrubs > 0 {
             writeln!(out, "bytes may remain; run `treering forget --scrub` to erase them")?;
@@ -251,4 +291,17 @@ pub(super) fn audit(args: &AuditArgs, service: &Service, output: &Output) -> Res
         Ok(())
     })?;
     Ok(())
+}
+
+/// One conversation of a record: its id, because the name may be gone, the positions and the nodes.
+fn describe_effect(out: &mut dyn Write, it: &ForgetEffectView) -> io::Result<()> {
+    let id = it.id.get(..8).unwrap_or(&it.id);
+    let what = match it.removed {
+        true => "the whole conversation".to_owned(),
+        false => describe_runs(&it.messages),
+    };
+    print_text(out, "  ", &format!("{id}: {what}"))?;
+    it.rewritten
+        .iter()
+        .try_for_each(|node| writeln!(out, "    {} (level {})", describe_node(node), node.level))
 }

@@ -51,9 +51,8 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Imports a folder with the default options.
-    pub(super) fn of_folder(folder: PathBuf) -> Self {
-        let paths = vec![folder];
+    /// Imports files or folders with the default options.
+    pub(super) fn of_paths(paths: Vec<PathBuf>) -> Self {
         let (format, since, date) = (None, None, None);
         let (dry_run, include_paused, no_tree) = (false, false, false);
         Self { paths, format, dry_run, since, date, include_paused, no_tree }

@@ -9,6 +9,7 @@ mod chat;
 mod completions;
 mod config;
 mod context;
+mod copy;
 mod create;
 mod demo;
 mod doctor;
@@ -43,6 +44,7 @@ mod stats;
 mod status;
 mod summarize;
 mod tail;
+mod tenant;
 mod threads;
 mod token;
 mod update;
@@ -192,6 +194,10 @@ enum Command {
     Audit(forget::AuditArgs),
     /// Export conversations as JSON lines that `import` reads back without loss
     Export(export::Args),
+    /// Copy one store to another: a folder or a server
+    Copy(copy::Args),
+    /// List, create, delete and move tenants
+    Tenant(tenant::Args),
     /// Copy the store to a file; other processes can keep using it
     Backup(backup::Args),
     /// Replace the store with a backup; the replaced store is kept beside it
@@ -319,7 +325,9 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Audit(args) => forget::audit(&args, &global.open()?, output),
         Command::Export(args) => export::run(&args, &global.open()?),
         Command::Backup(args) => backup::run(&args, &global.open()?, output),
-        Command::Restore(args) => restore::run(&args, &global.home()?, output),
+        Command::Copy(args) => copy::run(&args, global, output),
+        Command::Tenant(args) => tenant::run(&args, global, output),
+        Command::Restore(args) => restore::run(&args, global, output),
         Command::Stats(args) => stats::run(&args, &global.open()?, output),
         Command::Verify(args) => verify::run(&args, &global.open()?, output),
         Command::Search(args) => {
@@ -422,6 +430,7 @@ impl Global {
         let options = treering::Options {
             tenant: TenantId::new(settings.tenant.clone())?,
             sync: settings.store.sync.into(),
+            store: settings.store.options()?,
             tokenizer: settings.tokens.tokenizer.parse().map_err(CliError::Usage)?,
             embed: (&settings.embed).into(),
             summarize: (&settings.summarize).into(),

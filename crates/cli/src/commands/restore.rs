@@ -8,9 +8,9 @@ use serde::Serialize;
 use treering_core::{StoreError, Timestamp};
 use treering_engine::Error;
 
-use super::CliError;
 use super::local_time::local;
 use super::output::{GOOD, Output, count, paint, size};
+use super::{CliError, Global};
 use treering::{BackupContents, EmbeddedStore};
 
 #[derive(clap::Args)]
@@ -44,7 +44,13 @@ struct View {
     replaced: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
+    let url = global.load()?.settings.store.options()?.url;
+    if url.is_server() {
+        let advice = "restore the backup to another home, and copy that with `treering copy`";
+        return Err(CliError::Usage(format!("the store is {url}, not in a folder; {advice}")));
+    }
+    let home = &global.home()?;
     let contents = treering::inspect_backup(&args.file).map_err(CliError::Backup)?;
     let modified = modified(&args.file);
     let BackupContents { conversations, messages, schema_version, bytes } = contents;

@@ -1,6 +1,7 @@
 //! `treering status`: shows the gate of a conversation, its jobs and its spending, and whether the
 //! agents' hooks capture everything.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,7 +12,7 @@ use super::local_time::local_of;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, print_text};
 use super::{CliError, Global, agents, spend};
 use treering_server::agents::AgentHealth;
-use treering_server::service::Service;
+use treering_server::service::{Service, ServiceError};
 use treering_server::views::StatusView;
 
 #[derive(clap::Args)]
@@ -32,8 +33,9 @@ pub(super) struct Args {
 
 #[derive(Serialize)]
 struct View {
+    /// Absent in a memory without conversations.
     #[serde(flatten)]
-    status: StatusView,
+    status: Option<StatusView>,
     /// The agents whose hooks capture into this home.
     agents: Vec<AgentHealth>,
 }
@@ -45,55 +47,79 @@ pub(super) fn run(
     output: &Output,
 ) -> Result<(), CliError> {
     let engine = service.engine();
-    let conversation = service.named_or_latest(args.conversation.as_deref())?;
+    let conversation = match service.named_or_latest(args.conversation.as_deref()) {
+        // Hooks that do not work are why nothing was captured.
+        Err(ServiceError::NoConversations) => None,
+        found => Some(found?),
+    };
+    let agents = agents::health(global, engine)?;
+    let Some(conversation) = conversation else {
+        if agents.is_empty() {
+            return Err(ServiceError::NoConversations.into());
+        }
+        let view = View { status: None, agents };
+        output.show(&view, |out| {
+            writeln!(out, "no conversations yet")?;
+            agents::print(out, &view.agents)
+        })?;
+        return reported(&view.agents);
+    };
     let gate = match args.wait {
         true => wait(engine, conversation.id)?,
         false => engine.gate(conversation.id)?,
     };
-    let status = service.status_of(&conversation, &gate)?;
-    let full = View { status, agents: agents::health(global, engine)? };
-    let view = &full.status;
-    output.show(&full, |out| {
-        let sign = match (view.clear, view.jobs_failed) {
-            _ if view.writes_refused.is_some() => paint(BAD, "✗"),
-            (true, 0) => paint(GOOD, "✓"),
-            (true, _) => paint(BAD, "✗"),
-            (false, _) => paint(DIM, "…"),
-        };
-        writeln!(out, "{sign} {}", paint(BOLD, &view.slug))?;
-        print_text(out, "", &gate.describe(engine.clock().now()))?;
-        let failed = match view.jobs_failed {
-            0 => String::new(),
-            failed => {
-                format!(", {failed} failed (contexts use raw turns; run `treering jobs retry`)")
-            }
-        };
-        let queued = count(view.jobs_queued.into(), "job");
-        let models = format!("summaries by {}, vectors by {}", view.summarizer, view.vectors);
-        print_text(out, "", &format!("{queued} queued{failed}; {models}"))?;
-        if let Some(configured) = &view.vectors_configured {
-            let hint =
-                format!("{configured} is configured: run `treering reindex` to switch to it");
-            print_text(out, "", &hint)?;
+    let view = View { status: Some(service.status_of(&conversation, &gate)?), agents };
+    output.show(&view, |out| {
+        if let Some(status) = &view.status {
+            print_status(out, status, &gate.describe(engine.clock().now()))?;
         }
-        if view.fallback_nodes > 0 {
-            let nodes = count(view.fallback_nodes.into(), "node");
-            let hint = "run `treering update` to regenerate them with";
-            print_text(out, "", &format!("{nodes} by the fallback: {hint} {}", view.summarizer))?;
-        }
-        if view.capture_paused {
-            let end = view.capture_paused_until.as_deref().map(local_of);
-            let end = end.unwrap_or_else(|| "`treering resume`".into());
-            print_text(out, "", &format!("capture is paused until {end}"))?;
-        }
-        if let Some(reason) = &view.writes_refused {
-            print_text(out, "", reason)?;
-        }
-        spend::print(out, &view.spend)?;
-        agents::print(out, &full.agents)
+        agents::print(out, &view.agents)
     })?;
-    let is_healthy = full.agents.iter().all(AgentHealth::is_healthy);
+    reported(&view.agents)
+}
+
+/// Fails if an agent is not captured.
+fn reported(agents: &[AgentHealth]) -> Result<(), CliError> {
+    let is_healthy = agents.iter().all(AgentHealth::is_healthy);
     if is_healthy { Ok(()) } else { Err(CliError::Reported) }
+}
+
+fn print_status(out: &mut dyn Write, view: &StatusView, gate: &str) -> io::Result<()> {
+    let sign = match (view.clear, view.jobs_failed) {
+        _ if view.writes_refused.is_some() => paint(BAD, "✗"),
+        (true, 0) => paint(GOOD, "✓"),
+        (true, _) => paint(BAD, "✗"),
+        (false, _) => paint(DIM, "…"),
+    };
+    writeln!(out, "{sign} {}", paint(BOLD, &view.slug))?;
+    print_text(out, "", gate)?;
+    let failed = match view.jobs_failed {
+        0 => String::new(),
+        failed => {
+            format!(", {failed} failed (contexts use raw turns; run `treering jobs retry`)")
+        }
+    };
+    let queued = count(view.jobs_queued.into(), "job");
+    let models = format!("summaries by {}, vectors by {}", view.summarizer, view.vectors);
+    print_text(out, "", &format!("{queued} queued{failed}; {models}"))?;
+    if let Some(configured) = &view.vectors_configured {
+        let hint = format!("{configured} is configured: run `treering reindex` to switch to it");
+        print_text(out, "", &hint)?;
+    }
+    if view.fallback_nodes > 0 {
+        let nodes = count(view.fallback_nodes.into(), "node");
+        let hint = "run `treering update` to regenerate them with";
+        print_text(out, "", &format!("{nodes} by the fallback: {hint} {}", view.summarizer))?;
+    }
+    if view.capture_paused {
+        let end = view.capture_paused_until.as_deref().map(local_of);
+        let end = end.unwrap_or_else(|| "`treering resume`".into());
+        print_text(out, "", &format!("capture is paused until {end}"))?;
+    }
+    if let Some(reason) = &view.writes_refused {
+        print_text(out, "", reason)?;
+    }
+    spend::print(out, &view.spend)
 }
 
 /// Runs a worker until the gate is clear or the timeout has passed.

@@ -136,16 +136,18 @@ impl Cutter {
         }
         let is_message = |slot: &CutEntry| matches!(slot.piece.key, PieceKey::Message(_));
         let tail = self.slots.iter().take_while(|slot| is_message(slot)).count();
-        for slot in 0..tail {
-            let whole = whole_cost(&self.slots[slot].piece);
-            let used = self.used_with(slot, whole);
-            let fits = used <= self.recent || slot == 0 && whole <= self.target / 2;
+        let mut latest = 0;
+        while latest < tail {
+            let whole = whole_cost(&self.slots[latest].piece);
+            let used = self.used_with(latest, whole);
+            let fits = used <= self.recent || latest == 0 && whole <= self.target / 2;
             if !fits {
                 break;
             }
-            self.place(slot, self.slots[slot].piece.costs.len() - 1);
-            self.slots[slot].reason = PackReason::Recent;
+            self.place_recent(latest, self.slots[latest].piece.costs.len() - 1);
+            latest += 1;
         }
+        let left = self.recent.saturating_sub(self.used());
         for slot in tail..self.slots.len() {
             let first = self.slots[slot].piece.costs.first().map(|(_, cost)| *cost);
             if self.has_headings || is_message(&self.slots[slot]) {
@@ -156,9 +158,28 @@ impl Cutter {
             }
             self.place(slot, 0);
         }
+        if latest < tail {
+            self.place_beginning(latest, left);
+        }
         for slot in 0..self.slots.len() {
             self.offer(slot);
         }
+    }
+
+    /// Shows the beginning of the latest message that does not fit whole, in the room left for the
+    /// latest messages.
+    fn place_beginning(&mut self, slot: usize, left: u32) {
+        let fits = |(_, cost): &(DetailLevel, u32)| {
+            *cost <= left && self.used_with(slot, *cost) <= self.most
+        };
+        if let Some(detail) = self.slots[slot].piece.costs.iter().rposition(fits) {
+            self.place_recent(slot, detail);
+        }
+    }
+
+    fn place_recent(&mut self, slot: usize, detail: usize) {
+        self.place(slot, detail);
+        self.slots[slot].reason = PackReason::Recent;
     }
 
     /// Counts the terms of the coarsest cover: the rarer a term, the more a reader learns from it.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::audit::AuditRecord;
 use crate::commit::{JobEvent, Write};
 use crate::conversation::{Conversation, ConversationTotals};
-use crate::error::StoreError;
+use crate::error::{Invalid, StoreError};
 use crate::forget::{Tombstone, TombstoneSet};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
@@ -129,6 +129,13 @@ pub trait Store: Send + Sync {
     /// instead.
     fn search_index(&self) -> Option<&dyn SearchIndex> {
         None
+    }
+
+    /// Whether the store keeps an embedding with each turn and node, for programs that query it
+    /// themselves. Then [`Write::SetEmbeddings`] follows an append, even for a model whose vectors
+    /// are not stored otherwise.
+    fn keeps_embeddings(&self) -> bool {
+        false
     }
 
     /// Check, repair, backup and description of the store.
@@ -304,6 +311,24 @@ pub trait Maintenance: Send + Sync {
     /// Every tenant of the store, ordered by name.
     fn tenants(&self) -> StoreResult<Vec<TenantId>>;
 
+    /// Adds a tenant without data. Does nothing if it exists.
+    fn add_tenant(&self, tenant: &TenantId) -> StoreResult<()> {
+        Err(Invalid::new(format!("tenant {tenant}"), "the first write adds it to this store")
+            .into())
+    }
+
+    /// Removes a tenant with everything that belongs to it, and returns whether it did. With a
+    /// cursor, it does so only if the tenant's change feed still ends there.
+    fn remove_tenant(&self, tenant: &TenantId, _only_at: Option<&Cursor>) -> StoreResult<bool> {
+        let reason = "this store cannot remove a whole tenant; forget its conversations instead";
+        Err(Invalid::new(format!("tenant {tenant}"), reason).into())
+    }
+
+    /// The connections to the server of the store; `None` without a server.
+    fn connections(&self) -> Option<ConnectionUsage> {
+        None
+    }
+
     /// Problems of the store below the domain: damaged pages, rows without an owner, rows
     /// edited by hand. Empty if the store is sound.
     fn check(&self) -> StoreResult<Vec<String>>;
@@ -328,7 +353,7 @@ pub trait Maintenance: Send + Sync {
     /// The number of forgets whose bytes may still be in the store's files.
     fn pending_scrubs(&self) -> StoreResult<u32>;
 
-    /// The copies of the store in its folder, which [`Maintenance::scrub`] deletes.
+    /// The copies of the store in its folder and below it, which [`Maintenance::scrub`] deletes.
     fn copies(&self) -> Vec<PathBuf>;
 
     /// Erases the bytes of deleted and overwritten content from the store's files, and deletes
@@ -337,6 +362,28 @@ pub trait Maintenance: Send + Sync {
 
     /// Describes the store and its size.
     fn describe(&self) -> StoreResult<Description>;
+}
+
+/// The connections to the server of a store, at one moment, and what they did since the store was
+/// opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConnectionUsage {
+    /// Maximum number of connections.
+    pub limit: usize,
+    /// Connections that are open.
+    pub open: usize,
+    /// Connections that serve no call.
+    pub idle: usize,
+    /// Connections that were dropped because they broke.
+    pub broken: u64,
+    /// Statements sent.
+    pub statements: u64,
+    /// Round trips, each with one statement or more.
+    pub round_trips: u64,
+    /// The time spent waiting for answers, in microseconds.
+    pub waited_micros: u64,
+    /// Commits that were planned again because something had changed.
+    pub conflicts: u64,
 }
 
 /// The result of erasing the bytes of forgotten content.

@@ -5,12 +5,15 @@ use treering_core::{Point, Role, excerpt};
 
 use super::render::{GIST_CHARS, MessageBlock};
 
-/// The worth of tool output, relative to what people say.
-const TOOL_WORTH: f32 = 0.4;
+/// The worth of what programs write, relative to what people say.
+const PROGRAM_WORTH: f32 = 0.4;
 
 /// The information in a message: a gist has that of the beginning, the text all of it.
 pub(super) fn of_message(block: &MessageBlock<'_>) -> Information {
-    let worth = if block.message.body.role == Role::Tool { TOOL_WORTH } else { 1.0 };
+    let worth = match block.message.body.role {
+        Role::Tool | Role::System => PROGRAM_WORTH,
+        Role::User | Role::Assistant => 1.0,
+    };
     let text = block.text();
     match block.detail_levels().len() {
         1 => Information::of([vec![(text, worth)]]),

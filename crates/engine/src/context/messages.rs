@@ -134,13 +134,19 @@ impl ConversationPieces<'_> {
         Ok(sealed)
     }
 
+    /// Whether there is anything to show of a message: a text, or the tool calls before it.
+    pub(super) fn says_something(&self, message: &Message) -> bool {
+        let has_calls = || self.calls.get(&message.idx.0).is_some_and(|calls| !calls.is_empty());
+        !message.body.forgotten && (!message.body.text.trim().is_empty() || has_calls())
+    }
+
     pub(super) fn raw(&mut self, window: &Window) -> StoreResult<Vec<Piece>> {
         self.read_messages(window.from.idx.0, window.end().0)?;
         let span = window.from.idx.0..window.end().0.min(self.end);
         let own = self
             .messages
             .range(span)
-            .filter(|(_, message)| message.thread == window.thread && !message.body.forgotten);
+            .filter(|(_, message)| message.thread == window.thread && self.says_something(message));
         let slices = own.filter_map(|(_, message)| window.slice(message.idx, message.chars));
         let slices: Vec<Slice> = slices.collect();
         Ok(slices.into_iter().filter_map(|slice| self.message_piece(slice)).collect())

@@ -336,8 +336,10 @@ impl PieceSource for ConversationPieces<'_> {
     fn recent_tail(&mut self) -> StoreResult<Vec<Piece>> {
         // The last message is always needed, since it determines the current turn.
         self.read_messages(self.settled.min(self.end.saturating_sub(1)), self.end)?;
-        let own =
-            self.messages.range(self.settled..self.end).filter(|(_, it)| self.lineage.holds(it));
+        let own = self
+            .messages
+            .range(self.settled..self.end)
+            .filter(|(_, it)| self.lineage.holds(it) && self.says_something(it));
         let slices = own.map(|(_, it)| Slice { idx: it.idx, from: 0, until: it.chars });
         Ok(slices.filter_map(|slice| self.message_piece(slice)).collect())
     }

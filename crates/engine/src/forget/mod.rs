@@ -5,21 +5,28 @@
 //! the bytes in the files of the store follow; until they are erased, `verify` reports them.
 
 mod plan;
+mod selection;
 
 use std::path::PathBuf;
 
 use treering_core::ports::{NodeFilter, ScrubReport, Span};
+use treering_core::text::preview;
 use treering_core::{
     AuditRecord, AuditedConversation, ContentHash, ConversationId, ForgetTarget, Invalid, Level,
-    NodeId, RetentionRule, TombstoneSet, Write,
+    MessageIdx, NodeId, Reader, RetentionRule, TombstoneSet, Write,
 };
 
-use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::kill_points::{self, KillPoint};
+use crate::orphaned_vectors;
 use crate::worker::{JobScope, Worker};
 use plan::ForgetPlanner;
+
+/// Maximum number of messages that a preview quotes.
+const MAX_SAMPLES: usize = 10;
+/// Maximum length of a quotation, in characters.
+const SAMPLE_CHARS: usize = 120;
 
 /// A request to forget.
 #[derive(Debug, Clone)]
@@ -49,10 +56,25 @@ pub struct ForgetPreview {
     pub record: AuditRecord,
     /// The slug of each conversation of the record.
     pub slugs: Vec<String>,
-    /// The copies of the store in its folder, which would be deleted.
+    /// The beginnings of the first messages that would go.
+    pub samples: Vec<ForgetSample>,
+    /// The copies of the store in its folder and below it, which would be deleted.
     pub copies: Vec<PathBuf>,
     /// Confirms exactly this preview.
     pub token: String,
+}
+
+/// The beginning of a message that would go, so that a person recognizes it. Its secrets are masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgetSample {
+    /// The slug of the conversation.
+    pub slug: String,
+    /// The position of the message.
+    pub idx: MessageIdx,
+    /// The author, or the role without one.
+    pub speaker: String,
+    /// The beginning of the text, on one line.
+    pub text: String,
 }
 
 /// The result of forgetting.
@@ -79,9 +101,10 @@ impl Engine {
             let found = reader.conversation(conversation.id.parse()?)?;
             slugs.push(found.map_or_else(String::new, |it| it.slug));
         }
+        let samples = samples(&*reader, &record, &slugs)?;
         drop(reader);
         let copies = self.store().maintenance().copies();
-        Ok(ForgetPreview { token: token_of(&record), record, slugs, copies })
+        Ok(ForgetPreview { token: token_of(&record), record, slugs, samples, copies })
     }
 
     /// Forgets. The rows are erased when this returns, and so are the bytes unless the request
@@ -108,7 +131,7 @@ impl Engine {
         if self.is_local() {
             self.rewrite(&record)?;
         }
-        let vectors = embed::remove_orphaned_vectors(self)?;
+        let vectors = orphaned_vectors::remove_orphaned_vectors(self)?;
         let scrub = match fast {
             true => None,
             false => {
@@ -154,7 +177,7 @@ impl Engine {
     pub fn scrub(&self) -> Result<ScrubReport> {
         for tenant in self.tenants()? {
             let engine = self.for_tenant(tenant);
-            embed::remove_orphaned_vectors(&engine)?;
+            orphaned_vectors::remove_orphaned_vectors(&engine)?;
             engine.discard_index()?;
         }
         self.erase_bytes()
@@ -240,6 +263,32 @@ fn token_of(record: &AuditRecord) -> String {
         described += &format!(" {id} {removed} {messages:?} {} {calls}", erased.messages);
     }
     ContentHash::of_fields(&[described.as_bytes()]).to_string()
+}
+
+/// The beginnings of the first messages of a record, of as many conversations as possible.
+fn samples(
+    reader: &dyn Reader,
+    record: &AuditRecord,
+    slugs: &[String],
+) -> Result<Vec<ForgetSample>> {
+    let most = MAX_SAMPLES.div_ceil(record.conversations.len().max(1));
+    let mut samples = Vec::new();
+    for (conversation, slug) in record.conversations.iter().zip(slugs) {
+        let positions = conversation.messages.iter().flat_map(|(first, last)| *first..=*last);
+        for idx in positions.take(most.min(MAX_SAMPLES - samples.len())).map(MessageIdx) {
+            let found = reader.messages(conversation.id.parse()?, Span::starting(idx, 1))?.pop();
+            let Some(mut message) = found.filter(|it| !it.body.forgotten) else { continue };
+            message.mask();
+            let body = message.body;
+            samples.push(ForgetSample {
+                slug: slug.clone(),
+                idx,
+                speaker: body.author.unwrap_or_else(|| body.role.to_string()),
+                text: preview(&body.text, SAMPLE_CHARS),
+            });
+        }
+    }
+    Ok(samples)
 }
 
 fn random_record_id() -> Result<String> {

@@ -8,19 +8,19 @@ use treering_core::ports::{
 };
 use treering_core::{
     AuditRecord, AuditedConversation, AuditedNode, Conversation, ConversationId, ConversationKind,
-    ErasedCounts, ExternalId, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx,
-    MessageVersion, Node, Reader, RetentionRule, Role, Timestamp, TitleSource, Tombstone, ToolCall,
-    TurnNo, Write, nodes_to_regenerate, redact, slug_of, title_of,
+    ErasedCounts, ForgetTarget, Invalid, ItemSelection, Message, MessageIdx, Node, Reader,
+    RetentionRule, Role, Timestamp, TitleSource, Tombstone, TurnNo, Write, nodes_to_regenerate,
+    redact, slug_of, title_of,
 };
 
+use super::selection::{
+    SelectedItems, check_exists, first_remaining, select, select_messages, versions_of,
+};
 use crate::embed;
 use crate::engine::Engine;
 use crate::free_slug::free_slug;
 use crate::project::{self, RemovedNodes};
 use crate::regenerate::regenerate_nodes;
-
-/// Messages per page.
-const PAGE: usize = 1000;
 
 /// Plans one forget.
 pub(super) struct ForgetPlanner {
@@ -55,13 +55,6 @@ impl Plan {
     }
 }
 
-/// The items of a conversation to forget.
-#[derive(Default)]
-struct SelectedItems {
-    messages: Vec<Message>,
-    calls: Vec<ToolCall>,
-}
-
 impl ForgetPlanner {
     /// The writes and the audit record. Refuses a target that does not exist or has nothing to
     /// forget.
@@ -70,7 +63,9 @@ impl ForgetPlanner {
         let all = ConversationFilter::all(usize::MAX);
         let (conversations, selection) = match &self.target {
             ForgetTarget::Items(id, selection) => {
-                (vec![existing(reader, *id)?], Some(selection.clone()))
+                let conversation = existing(reader, *id)?;
+                check_exists(&conversation, selection)?;
+                (vec![conversation], Some(selection.clone()))
             }
             ForgetTarget::Author(author) => {
                 (listed(reader, &all)?, Some(ItemSelection::Author(author.clone())))
@@ -95,9 +90,22 @@ impl ForgetPlanner {
             }
         }
         if plan.conversations.is_empty() {
-            let target = format!("{} to forget", self.target.kind());
-            let reason = "there is nothing to forget; it does not exist or was forgotten before";
-            return Err(Invalid::new(target, reason).into());
+            let reason = match &self.target {
+                ForgetTarget::Author(_) | ForgetTarget::Items(_, ItemSelection::Author(_)) => {
+                    "no message is by this author, or all were forgotten before"
+                }
+                ForgetTarget::Secrets | ForgetTarget::Items(_, ItemSelection::Secrets) => {
+                    "no secret was found"
+                }
+                ForgetTarget::Items(..) | ForgetTarget::Conversation(_) => {
+                    "it was forgotten before"
+                }
+                ForgetTarget::Project(_)
+                | ForgetTarget::Label(_)
+                | ForgetTarget::Expired(_)
+                | ForgetTarget::Tenant => "no conversation matches",
+            };
+            return Err(Invalid::new("nothing to forget", reason).into());
         }
         self.rewrite_projects(reader, &mut plan)?;
         if !self.leaves_tombstones {
@@ -209,6 +217,7 @@ impl ForgetPlanner {
         }
         if !is_masked {
             self.update_metadata(reader, &mut conversation, &items.messages)?;
+            items.messages.iter().for_each(|message| conversation.unpin(message.idx));
         }
         if !plan.slugs.insert(conversation.slug.clone()) {
             conversation.slug = format!("{}-{}", conversation.slug, id.short());
@@ -349,23 +358,6 @@ fn positions(messages: &[Message]) -> Vec<MessageIdx> {
     messages.iter().map(|message| message.idx).collect()
 }
 
-impl SelectedItems {
-    /// The turns that lose something.
-    fn turns(&self) -> impl Iterator<Item = TurnNo> {
-        let of_messages = self.messages.iter().map(|message| message.turn);
-        of_messages.chain(self.calls.iter().map(|call| call.turn))
-    }
-
-    fn tombstones(&self, id: ConversationId) -> impl Iterator<Item = Tombstone> {
-        let of_messages = self.messages.iter().filter_map(|it| it.body.external_id.as_ref());
-        let of_calls = self.calls.iter().filter_map(|it| it.call.external_id.as_ref());
-        let both = move |external: &ExternalId| {
-            [Tombstone::Item(id, external.clone()), Tombstone::UniqueItem(external.clone())]
-        };
-        of_messages.chain(of_calls).flat_map(both)
-    }
-}
-
 fn existing(reader: &dyn Reader, id: ConversationId) -> StoreResult<Conversation> {
     let missing = || Invalid::new(format!("conversation {id}"), "it does not exist");
     Ok(reader.conversation(id)?.ok_or_else(missing)?)
@@ -383,101 +375,9 @@ pub(super) fn expired(
     Ok(all)
 }
 
-/// The earlier versions of messages.
-fn versions_of(
-    reader: &dyn Reader,
-    id: ConversationId,
-    of: &BTreeSet<MessageIdx>,
-) -> StoreResult<Vec<MessageVersion>> {
-    let versions = reader.versions(id, Span::starting(MessageIdx(0), usize::MAX))?;
-    let chosen = versions.into_iter().filter(|(idx, _)| of.contains(idx));
-    Ok(chosen.map(|(_, version)| version).collect())
-}
-
 /// All conversations that a filter selects.
 fn listed(reader: &dyn Reader, filter: &ConversationFilter) -> StoreResult<Vec<Conversation>> {
     reader.conversations(&ConversationQuery::List(filter))
-}
-
-/// The items of a selection that are not forgotten yet.
-fn select(
-    reader: &dyn Reader,
-    id: ConversationId,
-    selection: &ItemSelection,
-) -> StoreResult<SelectedItems> {
-    let next = |idx: MessageIdx| MessageIdx(idx.0.saturating_add(1));
-    let turns = |turn: TurnNo| Span::between(turn, TurnNo(turn.0.saturating_add(1)));
-    let mut messages = match selection {
-        ItemSelection::Message(idx) => reader.messages(id, Span::between(*idx, next(*idx)))?,
-        ItemSelection::Range(first, last) => {
-            reader.messages(id, Span::between(*first, next(*last)))?
-        }
-        ItemSelection::Turn(turn) => match reader.turns(id, turns(*turn))?.first() {
-            Some(turn) => reader.messages(id, Span::between(turn.from, turn.until))?,
-            None => Vec::new(),
-        },
-        ItemSelection::Thread(_) | ItemSelection::Author(_) => {
-            select_messages(reader, id, |message| selection.has_message(message))?
-        }
-        ItemSelection::Secrets => return select_secrets(reader, id),
-    };
-    messages.retain(|message| selection.has_message(message) && !message.body.forgotten);
-    let mut calls = match selection {
-        ItemSelection::Message(_) | ItemSelection::Author(_) => Vec::new(),
-        ItemSelection::Turn(turn) => reader.tool_calls(id, turns(*turn))?,
-        ItemSelection::Range(..) | ItemSelection::Thread(_) | ItemSelection::Secrets => {
-            reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?
-        }
-    };
-    calls.retain(|call| selection.has_call(call) && !call.call.is_forgotten());
-    Ok(SelectedItems { messages, calls })
-}
-
-/// The items with secrets, also those that have one only in an earlier version.
-fn select_secrets(reader: &dyn Reader, id: ConversationId) -> StoreResult<SelectedItems> {
-    let versions = reader.versions(id, Span::starting(MessageIdx(0), usize::MAX))?;
-    let secret = versions.iter().filter(|(_, version)| version.has_secret());
-    let secret: BTreeSet<MessageIdx> = secret.map(|(idx, _)| *idx).collect();
-    let secrets = ItemSelection::Secrets;
-    let messages =
-        select_messages(reader, id, |it| secrets.has_message(it) || secret.contains(&it.idx))?;
-    let mut calls = reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?;
-    calls.retain(|call| secrets.has_call(call));
-    Ok(SelectedItems { messages, calls })
-}
-
-/// The messages of a conversation that meet a condition.
-fn select_messages(
-    reader: &dyn Reader,
-    id: ConversationId,
-    mut is_selected: impl FnMut(&Message) -> bool,
-) -> StoreResult<Vec<Message>> {
-    let (mut selected, mut next) = (Vec::new(), MessageIdx(0));
-    loop {
-        let page = reader.messages(id, Span::starting(next, PAGE))?;
-        let Some(last) = page.last() else { return Ok(selected) };
-        next = MessageIdx(last.idx.0 + 1);
-        selected.extend(page.into_iter().filter(&mut is_selected));
-    }
-}
-
-/// The first answer that `find` gives for a message that stays.
-fn first_remaining<T>(
-    reader: &dyn Reader,
-    id: ConversationId,
-    forgotten: &BTreeSet<MessageIdx>,
-    find: impl Fn(&Message) -> Option<T>,
-) -> StoreResult<Option<T>> {
-    let mut next = MessageIdx(0);
-    loop {
-        let page = reader.messages(id, Span::starting(next, PAGE))?;
-        let Some(last) = page.last() else { return Ok(None) };
-        next = MessageIdx(last.idx.0 + 1);
-        let mut staying = page.iter().filter(|message| !forgotten.contains(&message.idx));
-        if let Some(found) = staying.find_map(&find) {
-            return Ok(Some(found));
-        }
-    }
 }
 
 /// The first and the last position of each run of messages.

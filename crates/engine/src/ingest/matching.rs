@@ -1,12 +1,12 @@
 //! Recognizes entries that are already stored, by position, by content or in other conversations.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use treering_core::capture::{CountedEntry, ids_of};
 use treering_core::ports::{Span, StoreResult};
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationKey, ConversationTotals, EntryKind,
-    EntryOutcome, MessageIdx, Reader, ThreadName,
+    EntryOutcome, Message, MessageIdx, Reader, Role, ThreadName,
 };
 
 use super::AppendPlanner;
@@ -62,6 +62,53 @@ impl AppendPlanner {
         Ok(matched.collect())
     }
 
+    /// The outcomes of the entries that the conversation already has. If it has ids, a turn is known
+    /// by its prompt, otherwise by its position. A turn whose prompt is not stored stays out if it may
+    /// be one that was forgotten or edited.
+    pub(super) fn match_by_prompt(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        totals: ConversationTotals,
+    ) -> StoreResult<Vec<Option<EntryOutcome>>> {
+        let (mut has_ids, mut changed) = (false, None);
+        let mut prompts: HashMap<String, usize> = HashMap::new();
+        each_stored(reader, key, |message| {
+            let body = &message.body;
+            has_ids |= body.external_id.is_some() || body.forgotten;
+            match body.role {
+                Role::User if body.forgotten => changed = Some(EntryOutcome::Forgotten),
+                Role::User if body.edited_at.is_some() => {
+                    changed = changed.or(Some(EntryOutcome::ContentDiffers));
+                }
+                Role::User => *prompts.entry(body.text.trim().to_owned()).or_default() += 1,
+                _ => {}
+            }
+        })?;
+        if !has_ids {
+            return self.match_by_position(reader, key, totals);
+        }
+        let mut outcome = Some(EntryOutcome::AlreadyStored);
+        let matched = self.entries.iter().map(|entry| {
+            if let EntryKind::Message(message) = &entry.kind
+                && message.body.role == Role::User
+            {
+                outcome = match prompts.get_mut(message.body.text.trim()) {
+                    Some(left) if *left > 0 => {
+                        *left -= 1;
+                        Some(EntryOutcome::AlreadyStored)
+                    }
+                    _ => changed,
+                };
+            }
+            match entry.kind {
+                EntryKind::TurnEnd => outcome.map(|_| EntryOutcome::TurnEnded),
+                _ => outcome,
+            }
+        });
+        Ok(matched.collect())
+    }
+
     /// The outcomes of the entries that belong to another conversation.
     pub(super) fn match_elsewhere(
         &self,
@@ -101,18 +148,31 @@ enum StoredMessage {
 }
 
 fn stored_messages(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<StoredMessage>> {
-    const PAGE: usize = 1000;
-    let mut hashes = Vec::new();
-    loop {
-        let from = MessageIdx(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
-        let page = reader.messages(key.id, Span::starting(from, PAGE))?;
-        hashes.extend(page.iter().map(|message| match &message.body {
+    let mut stored = Vec::new();
+    each_stored(reader, key, |message| {
+        stored.push(match &message.body {
             body if body.forgotten => StoredMessage::Forgotten,
             body if body.edited_at.is_some() => StoredMessage::Edited,
             _ => StoredMessage::Original(message.hash),
-        }));
-        if page.len() < PAGE {
-            return Ok(hashes);
+        });
+    })?;
+    Ok(stored)
+}
+
+/// Visits the stored messages in order.
+fn each_stored(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+    mut visit: impl FnMut(&Message),
+) -> StoreResult<()> {
+    const PAGE: usize = 1000;
+    let mut next = MessageIdx(0);
+    loop {
+        let page = reader.messages(key.id, Span::starting(next, PAGE))?;
+        page.iter().for_each(&mut visit);
+        match page.last() {
+            Some(last) if page.len() == PAGE => next = MessageIdx(last.idx.0 + 1),
+            _ => return Ok(()),
         }
     }
 }

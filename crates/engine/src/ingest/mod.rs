@@ -44,6 +44,10 @@ pub enum ReplayDetection {
     None,
     /// By position: the first entry is the first message of the conversation.
     ByPosition,
+    /// By position, for a source whose entries have no ids although hooks capture them with ids. In a
+    /// conversation with ids, a turn is known if its prompt is, because the hooks may have missed the
+    /// first turns.
+    ByPrompt,
     /// By external ids that are unique across conversations. An entry of another conversation
     /// is not stored again, for example if a session continues in a new file that repeats the old
     /// one.
@@ -103,11 +107,12 @@ impl Engine {
         let now = self.clock().now();
         let mut private_passages = entries.iter_mut().map(Entry::leave_out_private).sum();
         let exclusions = self.exclusions();
-        let excluded_words = entries.iter_mut().map(|entry| exclusions.apply(entry)).sum();
+        let mut excluded_words = entries.iter_mut().map(|entry| exclusions.apply(entry)).sum();
         if let AppendTarget::FindOrCreate(new) | AppendTarget::MatchContent(new) = &mut target {
             check_key(new)?;
             normalize(new);
             private_passages += new.leave_out_private();
+            excluded_words += new.title.as_mut().map_or(0, |title| exclusions.clean(title));
             new.started_at = new.started_at.map(|at| at.plausible(now));
         }
         let entries: Vec<Entry> =
@@ -151,13 +156,14 @@ fn normalize(new: &mut NewConversation) {
 /// Refuses a reserved key. Notes and exports have an id as well.
 fn check_key(new: &NewConversation) -> Result<()> {
     let key = new.external_id.as_ref().filter(|_| new.id.is_none());
-    let prefix = ConversationKind::RESERVED_PREFIX;
-    match key.filter(|key| key.as_str().starts_with(prefix)) {
-        Some(key) => {
+    let Some(key) = key.map(ExternalId::as_str) else { return Ok(()) };
+    match ConversationKind::of_key(key) {
+        ConversationKind::Session => Ok(()),
+        kind => {
+            let prefix = kind.key_prefix();
             let reason = format!("keys that begin with {prefix:?} are reserved; choose another");
-            Err(Invalid::new(format!("key {:?}", key.as_str()), reason).into())
+            Err(Invalid::new(format!("key {key:?}"), reason).into())
         }
-        None => Ok(()),
     }
 }
 
@@ -229,10 +235,15 @@ impl AppendPlanner {
             ReplayDetection::ByPosition if !created => {
                 self.match_by_position(reader, &key, conversation.totals)?
             }
+            ReplayDetection::ByPrompt if !created => {
+                self.match_by_prompt(reader, &key, conversation.totals)?
+            }
             ReplayDetection::AcrossConversations => {
                 self.match_elsewhere(reader, conversation.id)?
             }
-            ReplayDetection::ByPosition | ReplayDetection::None => vec![None; entries.len()],
+            ReplayDetection::ByPosition | ReplayDetection::ByPrompt | ReplayDetection::None => {
+                vec![None; entries.len()]
+            }
         };
         self.match_forgotten(reader, conversation.id, &mut matched)?;
         let new_entries = unmatched(entries, &matched);

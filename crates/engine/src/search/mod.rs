@@ -297,7 +297,7 @@ impl Engine {
     ) -> Result<(SearchOutcome, Question)> {
         let question = Question::new(&query.text, moment.now);
         let (model, dims) = index.model();
-        let (vector, words_only) = self.embed_query(&query.text, model, dims);
+        let (vector, words_only) = self.embed_query(&question.plain, model, dims);
         // Without a vector in the index there is nothing to compare, which is no failure.
         if let Some(why) = words_only.as_ref().filter(|_| query.semantic && dims > 0) {
             let why = format!("a semantic search needs the embedding of the query: {why}");

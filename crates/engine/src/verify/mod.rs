@@ -12,9 +12,9 @@ use treering_core::{
     ThreadName, Timestamp, Turn, TurnNo,
 };
 
-use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::{embed, orphaned_vectors};
 
 const PAGE: usize = 500;
 
@@ -128,7 +128,7 @@ impl Engine {
         if !is_readable {
             return Ok(());
         }
-        match embed::orphaned_vectors(self, &*self.reader()?) {
+        match orphaned_vectors::orphaned_vectors(self, &*self.reader()?) {
             Ok(orphaned) => {
                 for (model, contents) in orphaned {
                     let (tenant, count) = (self.tenant(), contents.len());

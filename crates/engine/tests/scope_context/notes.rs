@@ -86,11 +86,23 @@ fn a_note_is_corrected_unpinned_and_withdrawn() {
     let withdrawn = engine.change_note(&port.reference(), NoteChange::Withdraw).unwrap();
     assert!(withdrawn.withdrawn && !withdrawn.pinned && withdrawn.text.is_empty());
     assert!(!markdown(&engine).contains("7411"));
+    let again = engine.change_note(&port.reference(), NoteChange::Pin).unwrap_err();
+    assert!(again.to_string().contains("withdrawn"), "{again}");
     let hits = engine.search(&treering_engine::Query {
         text: "staging port".into(),
         ..treering_engine::Query::default()
     });
     assert!(hits.unwrap().hits.is_empty());
+    let pinned = note(&engine, "Deploy on Mondays.", Some("/srv/shop"), true);
+    let selection = treering_core::ItemSelection::Message(pinned.idx);
+    let target = treering_core::ForgetTarget::Items(pinned.conversation, selection);
+    engine.forget(&treering_engine::Forget::new(target)).unwrap();
+    for change in [NoteChange::Pin, NoteChange::Withdraw, NoteChange::Correct("x".into())] {
+        let forgotten = engine.change_note(&pinned.reference(), change).unwrap_err();
+        assert!(forgotten.to_string().contains("forgotten"), "{forgotten}");
+    }
+    let notes = engine.find(&pinned.conversation.to_string()).unwrap();
+    assert!(!notes.is_pinned(pinned.idx), "a forgotten note takes no place among the pinned ones");
     let unknown = engine.change_note("session-0#1", NoteChange::Pin).unwrap_err();
     assert!(unknown.to_string().contains("session-0"), "{unknown}");
     assert_sound(&engine);

@@ -87,6 +87,10 @@ impl SummaryPoint {
     fn is_continued_by(&self, document: &SourceDocument, next: usize, length: usize) -> bool {
         let Some(last) = self.units.last() else { return false };
         let (one, other) = (&document.units[*last], &document.units[next]);
+        // A sentence stays with the one that it refers to.
+        if one.is_beside(other) && other.needs == Some(*last) && one.kind != SegmentKind::Code {
+            return true;
+        }
         one.is_beside(other)
             && last + 1 == next
             && one.kind != SegmentKind::Code
@@ -126,5 +130,25 @@ fn part_of(unit: &Unit, strategy: Strategy) -> SummaryPart {
             SummaryPart::Overview
         }
         _ => SummaryPart::Findings,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treering_core::{Strategy, SummaryLength};
+
+    use crate::extractive::tests::{brief, summarize};
+
+    #[test]
+    fn a_sentence_stays_with_the_one_that_it_refers_to() {
+        let lines = [
+            "Ana: Nolwenn skippers the Santa Luzia and gave me her number. She's agreed to receive every \
+             alert for two weeks.",
+            "Juno: The gauge at Kerzavel drifts by four centimetres since the storm in January.",
+            "Ana: Sillage delivers faster than Brevitel on every network of the coast.",
+        ];
+        let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.9), &lines));
+        let line = content.overview.lines().find(|line| line.contains("She's agreed")).unwrap();
+        assert!(line.contains("Nolwenn"), "{}", content.overview);
     }
 }

@@ -7,7 +7,7 @@
 //! with the square of the text.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use super::unit::{SourceDocument, overlap};
 use super::worth::{WEIGHTS, completeness, worth};
@@ -131,6 +131,8 @@ struct Cover<'a, C> {
     value: Vec<f32>,
     worth: Vec<f32>,
     taken: Vec<bool>,
+    /// How many units of each passage are taken.
+    taken_of: HashMap<usize, i32>,
 }
 
 impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
@@ -148,6 +150,7 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
             value: document.terms.iter().map(value).collect(),
             worth: document.units.iter().enumerate().map(worth).collect(),
             taken: vec![false; document.units.len()],
+            taken_of: HashMap::new(),
         }
     }
 
@@ -171,7 +174,8 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
             chars += self.cost(*part);
         }
         let complete = completeness(group.iter().map(|part| &self.document.units[*part]));
-        self.worth[unit] * complete * sum / (chars as f32 + WEIGHTS.fixed)
+        let same = WEIGHTS.same.powi(self.taken_of_message(unit));
+        self.worth[unit] * complete * same * sum / (chars as f32 + WEIGHTS.fixed)
     }
 
     /// A unit with those that it needs and its own short answer, if these are not selected yet.
@@ -199,8 +203,17 @@ impl<'a, C: Fn(usize, bool) -> usize> Cover<'a, C> {
         (self.cost)(unit, continues)
     }
 
+    /// How many units of a unit's message are taken; 0 for the points of a child, which come from
+    /// many messages.
+    fn taken_of_message(&self, unit: usize) -> i32 {
+        let unit = &self.document.units[unit];
+        let taken = self.taken_of.get(&unit.passage).filter(|_| unit.worth.is_none());
+        taken.copied().unwrap_or(0)
+    }
+
     fn take(&mut self, unit: usize) {
         self.taken[unit] = true;
+        *self.taken_of.entry(self.document.units[unit].passage).or_default() += 1;
         for term in &self.document.units[unit].terms {
             self.value[*term as usize] *= WEIGHTS.again;
         }
@@ -241,5 +254,30 @@ impl PartialOrd for HeapEntry {
 impl Ord for HeapEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         self.gain.total_cmp(&other.gain).then(other.unit.cmp(&self.unit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treering_core::{Strategy, SummaryLength};
+
+    use crate::extractive::tests::{brief, summarize};
+
+    #[test]
+    fn a_long_message_does_not_fill_the_summary() {
+        let long = "user: Open the file in the editor of the console. Close the window beside the \
+            terminal. Press the green button under the screen. Hold the lever behind the panel. \
+            Replace the filter above the engine. Tighten the screws around the cover.";
+        let short = [
+            "assistant: The tide gauge loses readings after midnight.",
+            "user: The harbour ledger counts berths twice.",
+            "assistant: The compass deviates near the wheelhouse.",
+        ];
+        let lines: Vec<&str> = std::iter::once(long).chain(short).collect();
+        let content = summarize(&brief(Strategy::Concise, SummaryLength::Sentences(1, 5), &lines));
+        for line in short {
+            let (_, said) = line.split_once(": ").unwrap();
+            assert!(content.overview.contains(said), "{}", content.overview);
+        }
     }
 }

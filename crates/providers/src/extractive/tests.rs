@@ -19,7 +19,7 @@ fn passage(role: Role, author: Option<&str>, text: &str) -> Passage {
 }
 
 /// A request from lines such as `Ana: Hello.` or `user: Hello.`
-fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRequest {
+pub(super) fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRequest {
     let passage = |line: &&str| {
         let (who, what) = line.split_once(": ").unwrap();
         match who.parse::<Role>() {
@@ -31,7 +31,7 @@ fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRe
     SummaryRequest::new(Level::FIRST, strategy, length, true, passages, SessionInfo::default())
 }
 
-fn summarize(brief: &SummaryRequest) -> NodeContent {
+pub(super) fn summarize(brief: &SummaryRequest) -> NodeContent {
     let content = Extractive.summarize(brief).unwrap();
     assert_eq!(content, Extractive.summarize(brief).unwrap(), "the summarizer is deterministic");
     content

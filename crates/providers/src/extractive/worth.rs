@@ -12,6 +12,9 @@ use super::unit::{SourceDocument, Unit, refers_back};
 pub(super) struct Weights {
     /// The share of its value that a term keeps once it is covered.
     pub(super) again: f32,
+    /// The share of its gain that a unit keeps for each unit of its message that is selected, so
+    /// that one long message does not fill the summary.
+    pub(super) same: f32,
     /// Fixed cost of a unit, in characters.
     pub(super) fixed: f32,
     /// Minimum sum of a unit's term weights.
@@ -38,6 +41,7 @@ pub(super) struct Weights {
 
 pub(super) const WEIGHTS: Weights = Weights {
     again: 0.4,
+    same: 0.8,
     fixed: 20.0,
     least: 1.0,
     complete: 8,

@@ -100,20 +100,61 @@ impl HookFailure {
 #[must_use]
 pub fn transcripts(agent: CodingAgent, paths: &AgentPaths) -> Vec<TranscriptRef> {
     let Some((format, folder)) = transcript_folder(agent, paths) else { return Vec::new() };
-    let mut found = Vec::new();
-    let mut folders = vec![folder];
+    let files = files_below(folder, |path| has_ending(path, &["jsonl"]));
+    files.into_iter().map(|path| TranscriptRef { format, path }).collect()
+}
+
+/// The files below a folder that meet a condition, sorted.
+fn files_below(folder: PathBuf, is_wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if kind.is_dir() {
                 folders.push(path);
-            } else if kind.is_file() && path.extension().is_some_and(|ending| ending == "jsonl") {
-                found.push(TranscriptRef { format, path });
+            } else if kind.is_file() && is_wanted(&path) {
+                found.push(path);
             }
         }
     }
-    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found.sort();
     found
+}
+
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    path.extension().is_some_and(|it| endings.iter().any(|ending| it == *ending))
+}
+
+/// The history that an agent without growing transcripts has on disk.
+#[derive(Debug)]
+pub struct AgentHistory {
+    /// The format of the files.
+    pub format: Format,
+    /// The folders that hold nothing else, or a pattern for them.
+    pub folders: PathBuf,
+    /// The files.
+    pub files: Vec<PathBuf>,
+}
+
+/// The history of an agent, if `import` can read it.
+#[must_use]
+pub fn history(agent: CodingAgent, paths: &AgentPaths) -> Option<AgentHistory> {
+    let (format, root, inner) = match agent {
+        CodingAgent::Cursor => {
+            (Format::Cursor, paths.home.join(".cursor/projects"), "agent-transcripts")
+        }
+        CodingAgent::GeminiCli => (Format::GeminiCli, paths.home.join(".gemini/tmp"), "chats"),
+        CodingAgent::VsCode => {
+            let root = paths.applications().join("Code/User/workspaceStorage");
+            (Format::Copilot, root, "chatSessions")
+        }
+        _ => return None,
+    };
+    let is_inside = |path: &Path| path.components().any(|part| part.as_os_str() == inner);
+    let files = files_below(root.clone(), |path| {
+        has_ending(path, &["json", "jsonl"]) && path.strip_prefix(&root).is_ok_and(is_inside)
+    });
+    Some(AgentHistory { format, folders: root.join("*").join(inner), files })
 }
 
 /// The folder of an agent's transcripts, if it has one that grows.
@@ -183,7 +224,8 @@ pub fn note_installed(home: &Path, agent: CodingAgent, is_installed: bool) -> st
     }
 }
 
-/// Compares an agent with the store; `None` if its hooks do not capture into this home.
+/// Compares an agent with the store; `None` if its hooks do not capture into this home. Hooks that
+/// were installed and are gone are a problem.
 pub fn check(
     agent: CodingAgent,
     paths: &AgentPaths,
@@ -193,7 +235,10 @@ pub fn check(
 ) -> Result<Option<AgentHealth>, CaptureError> {
     let hooks = HookSearch::of(agent, paths, program);
     if !hooks.is_connected() {
-        return Ok(None);
+        let was_connected = installed_path(home, agent).exists() && agent.is_there(paths);
+        if !was_connected || hooks.is_elsewhere || hooks.missing.is_empty() {
+            return Ok(None);
+        }
     }
     let mut problems = hooks.problems(agent, paths);
     problems.extend(HookFailure::load(home, agent).map(|failure| HookProblem {
@@ -235,6 +280,8 @@ struct HookSearch {
     found: Vec<FoundHook>,
     /// The events without a hook.
     missing: Vec<String>,
+    /// Whether the agent has hooks that run this program, perhaps for another home.
+    is_elsewhere: bool,
 }
 
 /// A hook in an agent's settings.
@@ -249,13 +296,15 @@ struct FoundHook {
 
 impl HookSearch {
     fn of(agent: CodingAgent, paths: &AgentPaths, program: &Program) -> Self {
-        let mut search = Self { found: Vec::new(), missing: Vec::new() };
+        let mut search = Self { found: Vec::new(), missing: Vec::new(), is_elsewhere: false };
         let arguments = program.line_without_path(&["hook", &agent.to_string()]);
         for FileChange { path, edits } in changes(agent, paths, program) {
             let text = fs::read_to_string(&path).unwrap_or_default();
             for edit in edits {
                 let hook = edit.hook_in(&text, &arguments);
                 let Some(event) = edit.event() else { continue };
+                let names = [format!("hook {agent}"), format!("\"hook\",\"{agent}\"")];
+                search.is_elsewhere |= names.iter().any(|name| text.contains(name));
                 match hook {
                     Some((position, program)) => search.found.push(FoundHook {
                         file: path.clone(),
@@ -277,7 +326,10 @@ impl HookSearch {
     fn problems(&self, agent: CodingAgent, paths: &AgentPaths) -> Vec<HookProblem> {
         let install = format!("run `treering install {agent}`");
         let mut problems = Vec::new();
-        if !self.missing.is_empty() {
+        if !self.is_connected() {
+            let fix = format!("{install}, or `treering uninstall {agent}` if you do not want them");
+            problems.push(HookProblem { found: "its settings have no hooks any more".into(), fix });
+        } else if !self.missing.is_empty() {
             let found = format!("hooks are missing for {}", self.missing.join(", "));
             problems.push(HookProblem { found, fix: install.clone() });
         }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 pub use edit::{Edit, EditError, OwnEntries};
 pub use heartbeat::{
-    AgentHealth, Deletion, HookFailure, HookProblem, LaggingTranscript, check, deletion,
-    note_installed, transcript_folder, transcripts,
+    AgentHealth, AgentHistory, Deletion, HookFailure, HookProblem, LaggingTranscript, check,
+    deletion, history, note_installed, transcript_folder, transcripts,
 };
 pub use hook::{capture, reply};
 pub use pauses::{PauseError, pause, read_pauses, resume};

@@ -3,10 +3,10 @@
 use axum::Extension;
 
 use super::api::{ADMIN, ApiResult, READ, respond};
-use super::problem::{Body, Problems, QueryParams};
+use super::problem::{Body, PathParams, Problems, QueryParams};
 use crate::service::Grant;
 use crate::service::requests::{AuditRequest, ForgetRequest};
-use crate::views::{AuditList, ForgetView};
+use crate::views::{AllowedReturnView, AuditList, ForgetView};
 
 /// Preview or confirm forgetting
 ///
@@ -32,4 +32,18 @@ pub(super) async fn audit(
     QueryParams(request): QueryParams<AuditRequest>,
 ) -> ApiResult<AuditList> {
     respond(&grant, READ, move |service| service.audit(&request)).await
+}
+
+/// Let an import bring back what a record of the audit lists
+///
+/// Removes the tombstones of the record. Nothing is restored.
+#[utoipa::path(post, path = "/v1/audit/{record}/allow-return", tag = "conversations",
+    params(("record" = String, Path, description = "The id of the record")),
+    responses((status = 200, body = AllowedReturnView,
+        description = "The record whose tombstones were removed"), Problems))]
+pub(super) async fn allow_return(
+    Extension(grant): Extension<Grant>,
+    PathParams(record): PathParams<String>,
+) -> ApiResult<AllowedReturnView> {
+    respond(&grant, ADMIN, move |service| service.allow_return(&record)).await
 }

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use treering_core::TenantId;
+use treering_core::ports::ConnectionUsage;
 use treering_engine::{Durations, Engine, Measures, Result as EngineResult};
 
 use crate::views::{LevelView, StatsView};
@@ -67,11 +68,14 @@ struct Tenant(TenantId);
 pub(super) struct TenantMetrics {
     stats: StatsView,
     measures: Measures,
+    /// The connections to the server of the store, which all tenants share.
+    connections: Option<ConnectionUsage>,
 }
 
 impl TenantMetrics {
     pub(super) fn of(engine: &Engine) -> EngineResult<Self> {
-        Ok(Self { stats: StatsView::of(engine)?, measures: engine.measures() })
+        let (measures, connections) = (engine.measures(), engine.connections());
+        Ok(Self { stats: StatsView::of(engine)?, measures, connections })
     }
 }
 
@@ -195,6 +199,10 @@ impl Metrics {
             let bytes = tenants.first().and_then(|(_, metrics)| metrics.stats.store.bytes);
             store.set(bytes.unwrap_or(0) as f64);
             registry.register("store_bytes", "Size of the store in bytes", store);
+            let usage = tenants.first().and_then(|(_, metrics)| metrics.connections);
+            if let Some(usage) = usage {
+                register_connections(&mut registry, usage);
+            }
         }
         let events = self.events_of(tenants);
         registry.register("events", "Events committed to the store by any process", events);
@@ -235,6 +243,34 @@ impl Metrics {
 }
 
 /// Registers the durations and counts that the engine measured in this process.
+/// Registers the metrics of the connections to the server of the store.
+fn register_connections(registry: &mut Registry, usage: ConnectionUsage) {
+    let gauges = [
+        ("limit", "Maximum number of connections to the store", usage.limit),
+        ("open", "Open connections to the store", usage.open),
+        ("idle", "Connections to the store that serve no call", usage.idle),
+    ];
+    for (name, help, value) in gauges {
+        let gauge = Number::default();
+        gauge.set(value as f64);
+        registry.register(format!("store_connections_{name}"), help, gauge);
+    }
+    let counters = [
+        ("connections_broken", "Connections to the store that broke", usage.broken),
+        ("statements", "Statements sent to the store", usage.statements),
+        ("round_trips", "Round trips to the store", usage.round_trips),
+        ("conflicts", "Commits that were planned again", usage.conflicts),
+    ];
+    for (name, help, value) in counters {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        registry.register(format!("store_{name}"), help, counter);
+    }
+    let waited = Counter::<f64, AtomicU64>::default();
+    waited.inc_by(usage.waited_micros as f64 / 1e6);
+    registry.register("store_wait_seconds", "Time spent waiting for the store", waited);
+}
+
 fn register_measures(registry: &mut Registry, tenants: &[(TenantId, TenantMetrics)]) {
     let store = Family::<TenantLabels, DurationHistogram>::default();
     let search = Family::<TenantLabels, DurationHistogram>::default();

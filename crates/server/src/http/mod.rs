@@ -297,6 +297,7 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
         .routes(routes!(amend::history))
         .routes(routes!(forget::forget))
         .routes(routes!(forget::audit))
+        .routes(routes!(forget::allow_return))
         .routes(routes!(api::nodes))
         .routes(routes!(api::ancestors))
         .routes(routes!(api::node))

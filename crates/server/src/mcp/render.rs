@@ -22,6 +22,9 @@ const NAME_CHARS: usize = 80;
 /// Tokens for the last line of a context.
 pub(super) const CONTEXT_FRAME_TOKENS: u32 = 70;
 
+/// Stands for the text of a message that is left out.
+const LEFT_OUT: &str = "left out: it was forgotten or is wrong";
+
 /// The id of a message for the other tools.
 fn message_id(slug: &str, idx: MessageIdx) -> String {
     format!("{slug}#{}", idx.0)
@@ -221,7 +224,10 @@ fn expand_message(
     let (slug, idx) = (conversation.slug.as_str(), message.idx);
     let id = message_id(slug, idx);
     let mut text = format!("`{id}` {} · {}\n", speaker(message), local(message.body.at));
-    push_cut(&mut text, &message.body.text, &mut budget);
+    match message.body.forgotten {
+        true => text.push_str(LEFT_OUT),
+        false => push_cut(&mut text, &message.body.text, &mut budget),
+    }
     let up = around.up.into_iter().map(|it| line(it, conversation)).collect();
     list(&mut text, "Above", up, &mut budget);
     let others = turns.iter().flat_map(WholeTurn::items);
@@ -243,6 +249,10 @@ fn expand_message(
 fn other_step(step: &TurnItem<'_>, slug: &str, idx: MessageIdx) -> Option<String> {
     let (id, speaker, text) = match step {
         TurnItem::Message(message) if message.idx == idx => return None,
+        TurnItem::Message(message) if message.body.forgotten => {
+            let id = message_id(slug, message.idx);
+            return Some(format!("- `{id}` {}, {LEFT_OUT}", speaker(message)));
+        }
         TurnItem::Message(message) => (message.idx, speaker(message), message.body.text.clone()),
         TurnItem::ToolCall(call) => {
             let result = call.call.outcome.as_ref().map(|outcome| outcome.result.to_text());
@@ -359,13 +369,25 @@ pub(super) fn forget(view: &ForgetView) -> String {
     let what = [count(erased.messages, "message"), count(erased.tool_calls, "tool call")];
     let what = what.join(" and ");
     let conversations = count(view.conversations.len() as u32, "conversation");
-    match &view.token {
-        Some(token) => format!(
-            "Preview: {what} in {conversations} would be forgotten. Nothing is \
-             forgotten yet; to confirm, repeat the call with the token {token}."
-        ),
-        None => format!("Forgotten: {what} in {conversations}."),
+    let Some(token) = &view.token else {
+        return format!("Forgotten: {what} in {conversations}.");
+    };
+    let mut text = format!("Preview: {what} in {conversations} would be forgotten");
+    let nodes: usize = view.conversations.iter().map(|it| it.rewritten.len()).sum();
+    if nodes > 0 {
+        let _ = write!(text, ", and {} regenerated", count(nodes as u32, "node"));
     }
+    text.push_str(".\n");
+    for sample in &view.samples {
+        let (id, speaker) =
+            (message_id(&sample.slug, MessageIdx(sample.idx)), fence::name(&sample.speaker));
+        let _ = writeln!(text, "- `{id}` {speaker}{}", quoted_below(&sample.text));
+    }
+    let _ = write!(
+        text,
+        "Nothing is forgotten yet; to confirm, repeat the call with the token {token}."
+    );
+    text
 }
 
 pub(super) fn status(status: &StatusResult) -> String {

@@ -6,7 +6,7 @@ use treering_engine::Forget;
 
 use super::requests::{AuditRequest, ForgetRequest};
 use super::{Service, ServiceError};
-use crate::views::{AuditList, AuditRecordView, ForgetView};
+use crate::views::{AllowedReturnView, AuditList, AuditRecordView, ForgetView};
 
 /// Records in the audit unless the caller asks for another number.
 const DEFAULT_RECORDS: usize = 50;
@@ -43,6 +43,11 @@ impl Service {
     /// Erases the bytes that earlier forgets left in the files of the store and in the spool.
     pub fn scrub(&self) -> Result<ScrubReport, ServiceError> {
         Ok(treering::scrub(self.engine())?)
+    }
+
+    /// Lets an import bring back what a record of the audit lists. Nothing is restored.
+    pub fn allow_return(&self, record: &str) -> Result<AllowedReturnView, ServiceError> {
+        Ok(AllowedReturnView { record: self.engine().allow_return(record)?.id })
     }
 
     /// Reads the audit.

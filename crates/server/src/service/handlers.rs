@@ -200,13 +200,7 @@ impl Service {
     fn expand_message(&self, reference: &str, idx: MessageIdx) -> Result<Expansion, ServiceError> {
         let engine = self.engine();
         let conversation = engine.find(reference)?;
-        let found = engine.messages(conversation.id, Span::starting(idx, 1))?.pop();
-        let Some(message) = found.filter(|found| found.idx == idx) else {
-            return Err(ServiceError::NotFound(format!(
-                "{} has {} messages, counted from 0; message {} does not exist",
-                conversation.slug, conversation.totals.messages, idx.0
-            )));
-        };
+        let message = self.message(&conversation, idx)?;
         let turn = Span::between(message.turn, TurnNo(message.turn.0.saturating_add(1)));
         let recall = engine.recall_options();
         let turns = engine.turns(conversation.id, turn)?;
@@ -214,6 +208,17 @@ impl Service {
         let around = self.masked(ExpandView::of_message(&conversation, idx, engine)?);
         let item = ExpandedItem::Message(recall.message(message).into(), turns);
         Ok(Expansion { conversation, item, around })
+    }
+
+    /// Reads a message, as it was stored.
+    pub fn message(&self, it: &Conversation, idx: MessageIdx) -> Result<Message, ServiceError> {
+        let found = self.engine().messages(it.id, Span::starting(idx, 1))?.pop();
+        found.filter(|found| found.idx == idx).ok_or_else(|| {
+            ServiceError::NotFound(format!(
+                "{} has {} messages, counted from 0; message {} does not exist",
+                it.slug, it.totals.messages, idx.0
+            ))
+        })
     }
 
     /// Lists conversations, latest activity first.

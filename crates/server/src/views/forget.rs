@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use treering_core::{AuditRecord, AuditedConversation, ErasedCounts, NodeId};
-use treering_engine::{ForgetPreview, ForgetReport};
+use treering_engine::{ForgetPreview, ForgetReport, ForgetSample};
 use utoipa::ToSchema;
 
 /// The effect of a forget, or of its preview.
@@ -20,6 +20,9 @@ pub struct ForgetView {
     pub target: String,
     /// The conversations that change or go.
     pub conversations: Vec<ForgetEffectView>,
+    /// The beginnings of the first messages that would go, in a preview.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<ForgetSampleView>,
     /// The number of rows erased, by kind.
     pub erased: ErasedView,
     /// The number of vectors removed.
@@ -27,11 +30,24 @@ pub struct ForgetView {
     pub vectors: Option<usize>,
     /// The number of tombstones, which keep an import from bringing it back.
     pub tombstones: u32,
-    /// The copies of the store in its folder that are deleted.
+    /// The copies of the store in its folder and below it that are deleted.
     pub copies: Vec<String>,
     /// The bytes in the files of the store: `erased`, `postponed`, or `pending` with the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<String>,
+}
+
+/// The beginning of a message that would go. Its secrets are masked.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ForgetSampleView {
+    /// The conversation's slug.
+    pub slug: String,
+    /// The position.
+    pub idx: u32,
+    /// The author, or the role without one.
+    pub speaker: String,
+    /// The beginning of the text, on one line.
+    pub text: String,
 }
 
 /// The effect on one conversation.
@@ -95,8 +111,16 @@ impl ForgetView {
         for (conversation, slug) in view.conversations.iter_mut().zip(preview.slugs) {
             conversation.slug = Some(slug);
         }
+        let sample = |it: ForgetSample| ForgetSampleView {
+            slug: it.slug,
+            idx: it.idx.0,
+            speaker: it.speaker,
+            text: it.text,
+        };
+        let samples = preview.samples.into_iter().map(sample).collect();
         let copies = preview.copies.iter().map(|path| path.display().to_string()).collect();
-        Self { forgotten: false, token: Some(preview.token), record: None, copies, ..view }
+        let token = Some(preview.token);
+        Self { forgotten: false, token, record: None, samples, copies, ..view }
     }
 
     /// The view of a report.
@@ -121,6 +145,7 @@ impl ForgetView {
             record: Some(record.id.clone()),
             target: record.target.clone(),
             conversations: effects(record, new_ids),
+            samples: Vec::new(),
             erased: record.erased().into(),
             vectors: None,
             tombstones: record.tombstones,
@@ -149,6 +174,13 @@ fn effects(record: &AuditRecord, new_ids: &[Option<NodeId>]) -> Vec<ForgetEffect
             .collect(),
     };
     record.conversations.iter().map(&mut effect).collect()
+}
+
+/// A record whose tombstones were removed.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AllowedReturnView {
+    /// The id of the record.
+    pub record: String,
 }
 
 /// The audit.

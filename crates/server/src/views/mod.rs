@@ -20,7 +20,8 @@ pub use conversation::{ConversationPage, ConversationView, StepView, ThreadView,
 pub use event::EventView;
 pub use event::{conversation_of, kind_of};
 pub use forget::{
-    AuditList, AuditRecordView, ErasedView, ForgetEffectView, ForgetView, RewrittenNodeView,
+    AllowedReturnView, AuditList, AuditRecordView, ErasedView, ForgetEffectView, ForgetSampleView,
+    ForgetView, RewrittenNodeView,
 };
 pub use note::{NoteList, NoteView};
 pub use search::{FoundView, HitView, SameTurnView, SignalView};

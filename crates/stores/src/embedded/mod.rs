@@ -10,7 +10,6 @@ mod backup;
 mod check;
 mod checkpointer;
 mod checksum;
-mod codes;
 mod error;
 mod health;
 mod index_folder;
@@ -18,6 +17,7 @@ mod open;
 mod read;
 mod schema;
 mod scrub;
+mod tenants;
 mod unwritable;
 mod wal;
 mod watch;
@@ -178,6 +178,23 @@ impl EmbeddedStore {
         open_reader(&self.path).map_err(|error| explain(&self.path, &error))
     }
 
+    /// Runs one transaction on a connection of its own, beside the writer's.
+    fn write_directly<T>(
+        &self,
+        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> StoreResult<T> {
+        self.writer()?;
+        let write = || -> rusqlite::Result<T> {
+            let mut connection = open_existing(&self.path, Sync::Full)?;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let written = write(&transaction)?;
+            transaction.commit()?;
+            Ok(written)
+        };
+        write().map_err(|error| explain(&self.path, &error))
+    }
+
     fn writer(&self) -> StoreResult<&Writer> {
         self.writer.as_ref().map_err(Clone::clone)
     }
@@ -291,6 +308,18 @@ impl Maintenance for EmbeddedStore {
         self.query(|connection| connection.prepare_cached(sql)?.query_map([], tenant)?.collect())
     }
 
+    fn add_tenant(&self, tenant: &TenantId) -> StoreResult<()> {
+        self.write_directly(|transaction| tenants::add(transaction, tenant.as_str()))
+    }
+
+    fn remove_tenant(&self, tenant: &TenantId, only_at: Option<&Cursor>) -> StoreResult<bool> {
+        let only_at = only_at.map(read::sequence_number).transpose()?;
+        let removed = self
+            .write_directly(|transaction| tenants::remove(transaction, tenant.as_str(), only_at))?;
+        self.watch.notify();
+        Ok(removed)
+    }
+
     fn check(&self) -> StoreResult<Vec<String>> {
         let mut problems = self.damaged_logs();
         match self.query(check::problems) {
@@ -301,16 +330,7 @@ impl Maintenance for EmbeddedStore {
     }
 
     fn repair(&self) -> StoreResult<Vec<String>> {
-        self.writer()?;
-        let repair = || -> rusqlite::Result<Vec<String>> {
-            let mut connection = open_existing(&self.path, Sync::Full)?;
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let repaired = check::repair(&transaction)?;
-            transaction.commit()?;
-            Ok(repaired)
-        };
-        repair().map_err(|error| explain(&self.path, &error))
+        self.write_directly(check::repair)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -22,7 +22,8 @@ pub(super) fn pending(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("SELECT count(*) FROM scrubs", [], |row| row.get(0))
 }
 
-/// Rewrites the database, empties the WAL and deletes the copies of the store in its folder.
+/// Rewrites the database, empties the WAL and deletes the copies of the store in its folder and below
+/// it.
 pub(super) fn scrub(path: &Path, sync: Sync) -> StoreResult<ScrubReport> {
     let failed = |error: rusqlite::Error| explain(path, &error);
     let connection = open_existing(path, sync).map_err(failed)?;
@@ -45,29 +46,50 @@ pub(super) fn scrub(path: &Path, sync: Sync) -> StoreResult<ScrubReport> {
         fs::remove_file(&copy).map_err(cannot_delete)?;
         report.deleted.push(copy);
     }
-    if let Some(folder) = path.parent() {
+    for folder in report.deleted.iter().filter_map(|copy| copy.parent()).chain(path.parent()) {
         sync_folder(folder)
-            .map_err(|error| explain_io(path, "cannot sync the folder of the store", &error))?;
+            .map_err(|error| explain_io(path, "cannot sync a folder of the store", &error))?;
     }
     connection.execute("DELETE FROM scrubs WHERE audit <= ?1", [newest]).map_err(failed)?;
     Ok(report)
 }
 
-/// The copies of the store in its folder: backups, replaced stores and saved WALs.
+/// The copies of the store in its folder and below it: backups, replaced stores and saved WALs. A
+/// folder with a store of its own is another home.
 pub(super) fn copies(path: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let (Some(home), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
     let name = name.to_string_lossy();
     let live = [name.to_string(), format!("{name}-wal"), format!("{name}-shm")];
-    let is_copy = |file: &PathBuf| {
-        let own = file.file_name().unwrap_or_default().to_string_lossy();
-        file.is_file()
-            && !live.contains(&own.to_string())
-            && (own.starts_with(&*name) || is_store(file).unwrap_or(false))
-    };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut copies: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_copy).collect();
+    let (mut copies, mut folders) = (Vec::new(), vec![home.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        let is_home = folder == home;
+        if !is_home && folder.join(&*name).exists() {
+            continue;
+        }
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let (file, own) = (entry.path(), entry.file_name());
+            let own = own.to_string_lossy();
+            // Links are not followed.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(file),
+                Ok(kind) if kind.is_file() => {
+                    let is_live = is_home && live.iter().any(|it| *it == own);
+                    let is_beside = is_home && own.starts_with(&*name);
+                    copies.extend((!is_live && (is_beside || is_of_store(&file))).then_some(file));
+                }
+                _ => {}
+            }
+        }
+    }
     copies.sort();
     copies
+}
+
+/// Whether a file is a database of this program, or belongs to one.
+fn is_of_store(file: &Path) -> bool {
+    let name = file.to_string_lossy();
+    let database = ["-wal", "-shm", "-journal"].iter().find_map(|end| name.strip_suffix(end));
+    is_store(Path::new(database.unwrap_or(&name))).unwrap_or(false)
 }
 
 /// Whether a file is a database of this program.

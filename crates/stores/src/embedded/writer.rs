@@ -2,8 +2,6 @@
 //! that wait together share one transaction and its fsync. Each runs in a savepoint, so that
 //! one that fails does not affect the others.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +19,7 @@ use super::health::StoreHealth;
 use super::read::TenantView;
 use super::watch::Watch;
 use super::write;
+use crate::planning::plan_writes;
 
 /// Maximum number of commits that share one fsync, so that no caller waits for an endless
 /// group.
@@ -207,18 +206,6 @@ fn plan_and_write(
 ) -> Result<(), CommitFailure> {
     let CommitRequest { scope, plan, .. } = request;
     let view = TenantView::new(connection, path, scope.tenant()).map_err(CommitFailure::Plan)?;
-    let planned = catch_unwind(AssertUnwindSafe(|| plan(&view)));
-    let writes =
-        planned.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(CommitFailure::Plan)?;
-    if let Some(write) = writes.iter().find(|write| !scope.permits(write)) {
-        let reason = format!("it is outside the scope of the commit: {scope:?}");
-        return Err(CommitFailure::Plan(Invalid::new(format!("write {write:?}"), reason).into()));
-    }
+    let writes = plan_writes(plan, &view, scope).map_err(CommitFailure::Plan)?;
     Ok(write::apply(connection, scope.tenant(), &writes)?)
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> StoreError {
-    let reason = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Invalid::new("commit", format!("its plan panicked: {reason}")).into()
 }

@@ -199,7 +199,9 @@ pub fn scrubs_are_pending_until_they_are_done(store: &dyn Store) {
     assert_eq!(store.maintenance().pending_scrubs().unwrap(), 0);
     commit(store, vec![Write::AddAuditRecord(record("forget-1"))]).unwrap();
     assert_eq!(store.maintenance().pending_scrubs().unwrap(), 1);
-    assert_eq!(store.maintenance().scrub().unwrap().pending, None);
-    assert_eq!(store.maintenance().pending_scrubs().unwrap(), 0);
+    // A store that cannot erase the bytes says why, and does not count them as erased.
+    let remaining = store.maintenance().scrub().unwrap().pending;
+    let pending = u32::from(remaining.is_some());
+    assert_eq!(store.maintenance().pending_scrubs().unwrap(), pending, "{remaining:?}");
     assert!(reader(store).conversation(key(1).id).unwrap().is_some());
 }

@@ -15,7 +15,7 @@ use crate::contract::{
 };
 
 /// A job of conversation `number`: embeds a turn at height 0, summarizes a node above.
-pub(crate) fn job(number: u8, height: u8, ordinal: u32) -> Job {
+pub fn job(number: u8, height: u8, ordinal: u32) -> Job {
     let kind = match height {
         0 => JobKind::EmbedTurn(TurnNo(ordinal)),
         level => JobKind::Summarize(task(level, ordinal)),

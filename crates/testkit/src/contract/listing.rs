@@ -173,6 +173,8 @@ pub fn conversations_are_found_by_their_kind(store: &dyn Store) {
     for it in [
         conversation(1),
         keyed(2, &ExternalId::new("treerings").unwrap()),
+        // The key of an import of lines that have none.
+        keyed(6, &ExternalId::new("treering:0f3a").unwrap()),
         keyed(3, &key(ConversationKind::Notes, None)),
         keyed(4, &key(ConversationKind::Notes, Some("/a"))),
         keyed(5, &key(ConversationKind::Project, Some("/a"))),
@@ -189,11 +191,11 @@ pub fn conversations_are_found_by_their_kind(store: &dyn Store) {
         numbers.sort_unstable();
         numbers
     };
-    assert_eq!(list(Some(ConversationKind::Session)), [1, 2]);
+    assert_eq!(list(Some(ConversationKind::Session)), [1, 2, 6]);
     assert_eq!(list(Some(ConversationKind::Notes)), [3, 4]);
     assert_eq!(list(Some(ConversationKind::Project)), [5]);
-    assert_eq!(list(None), [1, 2, 3, 4, 5]);
-    assert_eq!(reader(store).totals().unwrap().0, 2);
+    assert_eq!(list(None), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(reader(store).totals().unwrap().0, 3);
 }
 
 /// The ids of a filter are those of the conversations that it lists.

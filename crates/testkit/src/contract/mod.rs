@@ -12,6 +12,7 @@ pub mod forget;
 pub mod jobs;
 pub mod ledger;
 pub mod listing;
+pub mod tenants;
 pub mod tree;
 pub mod writers;
 
@@ -141,7 +142,7 @@ pub(crate) fn turn(no: u32, from: u32, until: u32) -> Turn {
     }
 }
 
-pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
+pub fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
     let mut body = NewMessage::new(role, text, at(i64::from(idx)));
     body.author = Some("Ana".into());
     body.external_id = Some(external_id(&format!("m{idx}")));
@@ -158,7 +159,7 @@ pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
     }
 }
 
-pub(crate) fn tool_call(turn: u32, order: u32, outcome: Option<ToolResult>) -> ToolCall {
+pub fn tool_call(turn: u32, order: u32, outcome: Option<ToolResult>) -> ToolCall {
     ToolCall {
         turn: TurnNo(turn),
         thread: ThreadName::main(),

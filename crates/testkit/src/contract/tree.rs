@@ -134,7 +134,7 @@ fn content() -> NodeContent {
 }
 
 /// A node with a value in every field.
-pub(crate) fn node(number: u8, ordinal: u32) -> Node {
+pub fn node(number: u8, ordinal: u32) -> Node {
     const LARGE: u64 = u32::MAX as u64;
     let task = task(number, ordinal);
     Node {

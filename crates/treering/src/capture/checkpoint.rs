@@ -84,8 +84,11 @@ pub struct TranscriptFile {
 }
 
 impl TranscriptFile {
-    /// Opens a transcript.
+    /// Opens a transcript. Refuses what is no file, because a pipe would block.
     pub fn open(path: &Path) -> io::Result<Self> {
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
         let (file, modified) = (File::open(path)?, crate::import::modified(path));
         Ok(Self { file, path: path.to_path_buf(), modified, first: (0, 0) })
     }

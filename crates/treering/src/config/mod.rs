@@ -10,18 +10,17 @@ pub mod retention;
 mod search;
 pub mod serve;
 pub mod spend;
+pub mod store;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use confique::{Config, Layer};
-use serde::Deserialize;
 use treering_core::embedding_text::MIN_CHARS;
 use treering_core::packing::Profile;
 use treering_core::text::did_you_mean;
 use treering_core::{Assignment, Invalid, Policy, Preset, RetryPolicy, TenantId, redact};
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
-use treering_stores::Sync;
 
 use crate::tokenizers::TokenizerOption;
 use docs::visit_settings;
@@ -34,6 +33,7 @@ pub use retention::RetentionSettings;
 pub use search::SearchSettings;
 pub use serve::ServeSettings;
 pub use spend::SpendSettings;
+pub use store::{StoreSettings, SyncSetting};
 
 /// The name of the settings file in the home folder.
 pub const FILE: &str = "treering.toml";
@@ -111,16 +111,6 @@ pub struct Settings {
     /// or `"unsummarized"`. The guide to contexts explains the other keys of a section.
     #[config(default = {})]
     pub profiles: BTreeMap<String, ProfileSettings>,
-}
-
-/// Storage.
-#[derive(Debug, Config)]
-#[config(layer_attr(serde(deny_unknown_fields)))]
-pub struct StoreSettings {
-    /// Durability of an acknowledged turn: `full` survives power loss; `normal` survives a
-    /// crash of the program but may lose the last moments before a power loss.
-    #[config(env = "TREERING_STORE_SYNC", default = "full")]
-    pub sync: SyncSetting,
 }
 
 /// Token counting.
@@ -258,25 +248,6 @@ impl From<&WorkSettings> for treering_engine::WorkOptions {
             },
             gate_timeout_ms: settings.gate_timeout_ms,
             query_timeout_ms: settings.query_timeout_ms,
-        }
-    }
-}
-
-/// The values of `store.sync`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SyncSetting {
-    /// Survives power loss.
-    Full,
-    /// Survives a crash of the program.
-    Normal,
-}
-
-impl From<SyncSetting> for Sync {
-    fn from(setting: SyncSetting) -> Self {
-        match setting {
-            SyncSetting::Full => Self::Full,
-            SyncSetting::Normal => Self::Normal,
         }
     }
 }
@@ -537,10 +508,7 @@ mod tests {
         assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
         let origins: Vec<_> =
             loaded.effective.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
-        assert_eq!(
-            origins[..3],
-            [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]
-        );
+        assert_eq!(origins[..3], [("tenant", "b"), ("store.sync", "normal"), ("store.url", "")]);
         assert_eq!(loaded.effective[0].origin, Origin::Flag);
         assert!(matches!(loaded.effective[1].origin, Origin::File(_)));
         assert_eq!(loaded.effective[2].origin, Origin::Default);
@@ -593,6 +561,8 @@ mod tests {
         check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
+        check("[store]\nurl = \"mysql://host\"", &[], &["mysql", "neo4j"]);
+        check("[store]\nurl = \"host:7687\"", &[], &["neo4j://127.0.0.1:7687"]);
     }
 
     #[test]
@@ -614,6 +584,19 @@ mod tests {
         let error =
             load(&format!("[providers.openai]\napi_key = {key:?}"), &[]).unwrap_err().to_string();
         assert!(error.contains("api_key") && !error.contains(key), "{error}");
+    }
+
+    #[test]
+    fn a_password_in_the_address_of_the_store_is_refused_and_not_printed() {
+        let url = "neo4j://neo4j:hunter2hunter2@db.example.org";
+        for error in [
+            load(&format!("[store]\nurl = {url:?}"), &[]).unwrap_err(),
+            load("", &[("store.url", url)]).unwrap_err(),
+        ] {
+            let error = error.to_string();
+            assert!(error.contains("TREERING_STORE_PASSWORD"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

@@ -395,6 +395,7 @@ pub(crate) fn entry_batch(imported: ImportedConversation) -> EntryBatch {
         Identity::ByPosition => {
             (AppendTarget::FindOrCreate(conversation), ReplayDetection::ByPosition)
         }
+        Identity::ByPrompt => (AppendTarget::FindOrCreate(conversation), ReplayDetection::ByPrompt),
         Identity::ByContent => {
             (AppendTarget::MatchContent(conversation), ReplayDetection::ByPosition)
         }

@@ -2,6 +2,7 @@
 //! never write without consent, keep the original of each file beside it, and change all files of a run or
 //! none.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,12 @@ use similar::TextDiff;
 use super::agents::{agent_paths, program};
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, size};
 use super::{CliError, Global, import};
+use treering::EmbeddedStore;
 use treering::capture::CheckpointFolder;
-use treering_core::TenantId;
+use treering_core::ports::ConversationFilter;
+use treering_core::{Labels, TenantId};
 use treering_server::agents::{
-    AgentPaths, CodingAgent, EditError, FileChange, OwnEntries, changes, note_installed,
+    AgentPaths, CodingAgent, EditError, FileChange, OwnEntries, changes, history, note_installed,
     transcript_folder, transcripts,
 };
 
@@ -140,7 +143,45 @@ fn chosen(
     Ok(found)
 }
 
-/// Offers to import the transcripts that are not stored yet, because agents delete them.
+/// Files of an agent that are not stored yet.
+struct Unstored {
+    files: Vec<PathBuf>,
+    /// The paths to import.
+    paths: Vec<PathBuf>,
+    /// The same in the words of a command.
+    named: PathBuf,
+}
+
+/// The transcripts that are not stored yet, or the history of an agent of which nothing is stored.
+fn unstored(
+    agent: CodingAgent,
+    paths: &AgentPaths,
+    global: &Global,
+) -> Result<Option<Unstored>, CliError> {
+    let home = global.home()?;
+    if let Some((_, folder)) = transcript_folder(agent, paths) {
+        let tenant = TenantId::new(global.load()?.settings.tenant)?;
+        let checkpoints = CheckpointFolder::new(&home, &tenant);
+        let mut found = transcripts(agent, paths);
+        found.retain(|transcript| checkpoints.load(transcript.format, &transcript.path).is_none());
+        let files = found.into_iter().map(|transcript| transcript.path).collect();
+        return Ok(Some(Unstored { files, paths: vec![folder.clone()], named: folder }));
+    }
+    let Some(history) = history(agent, paths) else { return Ok(None) };
+    if home.join(EmbeddedStore::FILE).exists() {
+        let source = Labels::of_source(history.format.as_str())?;
+        let filter = ConversationFilter { labels: source.to_vec(), ..ConversationFilter::all(1) };
+        if !global.open()?.engine().listed_conversations(&filter)?.is_empty() {
+            return Ok(None);
+        }
+    }
+    let folders: BTreeSet<PathBuf> =
+        history.files.iter().filter_map(|file| Some(file.parent()?.to_path_buf())).collect();
+    let paths = folders.into_iter().collect();
+    Ok(Some(Unstored { files: history.files, paths, named: history.folders }))
+}
+
+/// Offers to import what the agent has on disk and is not stored yet, because agents delete it.
 fn offer_import(
     args: &Args,
     agent: CodingAgent,
@@ -148,15 +189,13 @@ fn offer_import(
     global: &Global,
     output: &Output,
 ) -> Result<(), CliError> {
-    let Some((_, folder)) = transcript_folder(agent, paths) else { return Ok(()) };
-    let tenant = TenantId::new(global.load()?.settings.tenant)?;
-    let checkpoints = CheckpointFolder::new(&global.home()?, &tenant);
-    let mut found = transcripts(agent, paths);
-    found.retain(|transcript| checkpoints.load(transcript.format, &transcript.path).is_none());
-    if found.is_empty() {
+    let Some(Unstored { files, paths, named }) = unstored(agent, paths, global)? else {
+        return Ok(());
+    };
+    if files.is_empty() {
         return Ok(());
     }
-    let sizes = found.iter().filter_map(|it| fs::metadata(&it.path).ok()).map(|it| it.len());
+    let sizes = files.iter().filter_map(|it| fs::metadata(it).ok()).map(|it| it.len());
     let bytes: u64 = sizes.sum();
     let seconds = bytes / IMPORT_BYTES_PER_SECOND;
     let time = match seconds {
@@ -164,19 +203,15 @@ fn offer_import(
         2..=90 => format!("{seconds} seconds"),
         _ => format!("{} minutes", seconds.div_ceil(60)),
     };
-    let number = count(found.len() as u64, "transcript");
+    let number = count(files.len() as u64, "transcript");
     let offer =
         format!("{agent} has {number} on disk that are not stored ({}, about {time})", size(bytes));
     let can_ask = io::stdin().is_terminal() && !args.yes && !output.json;
     if args.import || (can_ask && confirm(&format!("{offer}. Import them now? [y/N] "))?) {
-        return import::run(
-            &import::Args::of_folder(folder),
-            &global.home()?,
-            &global.open()?,
-            output,
-        );
+        let args = import::Args::of_paths(paths);
+        return import::run(&args, &global.home()?, &global.open()?, output);
     }
-    output.remark(&format!("{offer}; to import them, run `treering import {}`", folder.display()));
+    output.remark(&format!("{offer}; to import them, run `treering import {}`", named.display()));
     Ok(())
 }
 

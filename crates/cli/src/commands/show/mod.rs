@@ -6,7 +6,7 @@ pub(super) mod tree;
 use std::io::{self, Write};
 
 use treering_core::text::preview;
-use treering_core::{Conversation, Message, Role, Thread, ToolCall};
+use treering_core::{Conversation, Message, MessageIdx, Role, Thread, ToolCall};
 use treering_engine::{Engine, TurnItem, WholeTurn};
 
 use super::CliError;
@@ -16,7 +16,7 @@ use super::output::{
     print_text, width,
 };
 use treering_server::service::Service;
-use treering_server::service::requests::{NodesRequest, PageRequest};
+use treering_server::service::requests::{NodesRequest, PageRequest, message_reference};
 use treering_server::views::{ConversationPage, ConversationView, ThreadView, TurnView};
 
 #[derive(clap::Args)]
@@ -26,12 +26,13 @@ Examples:
   treering show tidewatch --tree      the tree of summaries
   treering show tidewatch --nodes --level 1 --uncovered
   treering show l1-3f9a               one summary
+  treering show tidewatch#4           a message with its turn
   treering show tidewatch#4 --history the earlier versions of a message
   treering --json show tidewatch --last 1 --embeddings")]
 pub(super) struct Args {
-    /// Slug, key, id, or the first digits of an id; or a node, such as l1-3f9a [default: the latest
-    /// conversation]
-    #[arg(value_name = "CONVERSATION|NODE")]
+    /// Slug, key, id, or the first digits of an id; a message, such as tidewatch#4; or a node, such as
+    /// l1-3f9a [default: the latest conversation]
+    #[arg(value_name = "CONVERSATION|MESSAGE|NODE")]
     conversation: Option<String>,
     /// Show the tree instead of the turns
     #[arg(long)]
@@ -75,6 +76,18 @@ pub(super) struct Args {
     history: bool,
 }
 
+impl Args {
+    fn page(&self) -> PageRequest {
+        PageRequest {
+            from: self.from,
+            limit: Some(self.limit),
+            last: self.last,
+            max_chars: self.max_chars,
+            thread: self.thread.clone(),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
     if args.history {
@@ -85,7 +98,11 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     {
         return tree::node(reference, service, output);
     }
-    let conversation = service.named_or_latest(args.conversation.as_deref())?;
+    // A key may contain this sign, too.
+    let named = args.conversation.as_deref().filter(|it| engine.find(it).is_err());
+    let message = named.and_then(message_reference);
+    let name = message.map_or(args.conversation.as_deref(), |(name, _)| Some(name));
+    let conversation = service.named_or_latest(name)?;
     if args.tree {
         return tree::tree(&conversation, service, output);
     }
@@ -98,14 +115,15 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         };
         return tree::nodes(&conversation, &request, service, output);
     }
-    let request = PageRequest {
-        from: args.from,
-        limit: Some(args.limit),
-        last: args.last,
-        max_chars: args.max_chars,
-        thread: args.thread.clone(),
+    let request = match message {
+        Some((_, idx)) => {
+            let turn = service.message(&conversation, MessageIdx(idx))?.turn;
+            PageRequest { from: turn.0, limit: Some(1), ..PageRequest::default() }
+        }
+        None => args.page(),
     };
     let (turns, next) = service.turns(&conversation, &request)?;
+    let next = next.filter(|_| message.is_none());
     if args.embeddings {
         return embeddings::print(
             &engine.turn_embeddings(conversation.id, &turns)?,
@@ -181,7 +199,7 @@ pub(super) fn print_turn(out: &mut dyn Write, turn: &WholeTurn, full: bool) -> i
     writeln!(out)
 }
 
-fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Result<()> {
+pub(super) fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Result<()> {
     let body = &message.body;
     let style = match body.role {
         Role::User => USER,

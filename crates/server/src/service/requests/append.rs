@@ -198,7 +198,8 @@ pub struct TurnRequest {
     /// The user's message, verbatim.
     #[schema(max_length = 4000000)]
     pub user: Option<String>,
-    /// The assistant's answer, or a fact to remember.
+    /// The assistant's answer, or a fact to remember; also as `text`.
+    #[serde(alias = "text")]
     #[schema(max_length = 4000000)]
     pub assistant: Option<String>,
     /// Tool calls in between.

@@ -88,9 +88,7 @@ impl ForgetRequest {
             (None, Some(ItemSelection::Author(author))) if !is_wide => {
                 Ok(ForgetTarget::Author(author))
             }
-            (None, Some(ItemSelection::Secrets)) if self.project.is_none() && !self.everything => {
-                Ok(ForgetTarget::Secrets)
-            }
+            (None, Some(ItemSelection::Secrets)) if !is_wide => Ok(ForgetTarget::Secrets),
             (None, Some(_)) => Err(invalid("name the conversation that it is part of")),
             (None, None) => match (&self.project, &self.label) {
                 (Some(folder), _) => Ok(ForgetTarget::Project(normalize_cwd(folder))),

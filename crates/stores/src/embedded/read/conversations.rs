@@ -10,7 +10,7 @@ use treering_core::{
 };
 
 use super::{TenantView, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
-use crate::embedded::codes;
+use crate::codes;
 
 pub(super) const COLUMNS: &str =
     "id, slug, title, participants, cwd, project_path, started_at, last_activity,
@@ -133,11 +133,12 @@ fn conditions(filter: &ConversationFilter, bind: &mut impl FnMut(Value) -> Strin
 fn of_kind(kind: ConversationKind) -> String {
     match kind {
         ConversationKind::Session => {
-            let prefix = ConversationKind::RESERVED_PREFIX;
-            format!(
-                "(external_id IS NULL OR substr(external_id, 1, {}) <> '{prefix}')",
-                prefix.len()
-            )
+            let is_other = |kind: ConversationKind| {
+                let prefix = kind.key_prefix();
+                format!("substr(external_id, 1, {}) <> '{prefix}'", prefix.len())
+            };
+            let others = ConversationKind::RESERVED.map(is_other);
+            format!("(external_id IS NULL OR ({}))", others.join(" AND "))
         }
         ConversationKind::Notes | ConversationKind::Project => {
             let prefix = kind.key_prefix();

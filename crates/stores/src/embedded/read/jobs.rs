@@ -6,12 +6,12 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use treering_core::ports::{JobEventFilter, JobFilter, StoreResult};
 use treering_core::{
-    ContentHash, ConversationId, Job, JobEvent, JobId, JobKind, JobState, LEASE_MS, Level,
-    TenantId, Timestamp, TurnNo,
+    ContentHash, ConversationId, Job, JobEvent, JobId, LEASE_MS, TenantId, Timestamp,
 };
 
-use super::{TenantView, parsed, rows, timestamp, unreadable};
-use crate::embedded::codes;
+use super::{TenantView, rows, timestamp, unreadable};
+use crate::codes;
+use crate::row_codec::{decode_work, id_pattern, job_state};
 
 pub(super) const JOB: &str =
     "j.id, j.kind, j.height, j.state, j.moment, j.failures, j.planned_at, j.worker, j.error, j.work,
@@ -91,7 +91,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         }
         if let Some(prefix) = &filter.id_prefix {
             sql.push_str(" AND hex(j.id) LIKE ?");
-            params.push(format!("{}%", digits(prefix)).into());
+            params.push(id_pattern(prefix).into());
         }
         if let Some((position, id)) = &filter.only {
             sql.push_str(" AND j.place = ? AND j.id = ?");
@@ -120,7 +120,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         }
         if let Some(prefix) = &filter.job_prefix {
             sql.push_str(" AND hex(l.job) LIKE ?");
-            params.push(format!("{}%", digits(prefix)).into());
+            params.push(id_pattern(prefix).into());
         }
         sql.push_str(" ORDER BY l.seq DESC LIMIT ?");
         params.push(rows(filter.limit).into());
@@ -142,34 +142,13 @@ pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
     })
 }
 
-/// The prefix in upper case, with anything but hexadecimal digits replaced by `-`, which
-/// matches nothing. No wildcard reaches the LIKE pattern.
-fn digits(prefix: &str) -> String {
-    prefix
-        .chars()
-        .map(|c| if c.is_ascii_hexdigit() { c.to_ascii_uppercase() } else { '-' })
-        .collect()
-}
-
 /// Reads a job from the columns [`JOB`].
 pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let height: u8 = row.get(2)?;
-    let kind = match row.get(1)? {
-        0 => JobKind::EmbedTurn(TurnNo(parsed(row, 9)?)),
-        1 => JobKind::Summarize(parsed(row, 9)?),
-        2 => {
-            let level = Level::new(height).ok_or_else(|| unreadable(2, "no such level"))?;
-            JobKind::EmbedNode(level, row.get(11)?, parsed(row, 9)?)
-        }
-        3 => JobKind::PlanProject,
-        _ => return Err(unreadable(1, "no such kind of job")),
-    };
-    let state = match row.get(3)? {
-        0 => JobState::Waiting { not_before: timestamp(row, 4)? },
-        1 => JobState::Leased { worker: row.get(7)?, until: timestamp(row, 4)? },
-        2 => JobState::Dead,
-        _ => return Err(unreadable(3, "no such state")),
-    };
+    let place = (row.get(2)?, row.get(11)?);
+    let kind = decode_work(row.get(1)?, place, row.get_ref(9)?.as_str()?);
+    let kind = kind.map_err(|error| unreadable(9, error))?;
+    let state = job_state(row.get(3)?, timestamp(row, 4)?, row.get(7)?);
+    let state = state.map_err(|error| unreadable(3, error))?;
     Ok(Job {
         id: JobId(ContentHash::from_bytes(row.get(0)?)),
         conversation: ConversationId::from_bytes(row.get(10)?),

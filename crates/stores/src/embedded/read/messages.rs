@@ -11,7 +11,7 @@ use treering_core::{
 };
 
 use super::{TenantView, end, external_id, json, rows, thread, timestamp, unreadable};
-use crate::embedded::codes;
+use crate::codes;
 
 pub(super) const MESSAGE: &str =
     "m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,

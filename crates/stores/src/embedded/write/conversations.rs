@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use rusqlite::params;
 use treering_core::{Conversation, Labels};
 
-use super::{Commit, Result, TargetConversation, json_text};
-use crate::embedded::codes::{state_code, title_source_code};
-use crate::embedded::read::threads;
+use super::{Commit, Result, TargetConversation, json_text, stored_json};
+use crate::codes::{state_code, title_source_code};
+use crate::row_codec::encode_threads;
 
 /// Updates a conversation whose slug, paths and external id did not change, which is the common
 /// case and leaves their indexes alone. A row that another program modified keeps its old
@@ -34,7 +34,8 @@ const UPSERT: &str = "INSERT INTO conversations (tenant, id, title, participants
 
 impl Commit<'_> {
     pub(super) fn put_conversation(&mut self, it: &Conversation) -> Result<()> {
-        let (participants, threads) = (json_text(&it.participants)?, threads::write(&it.threads)?);
+        let (participants, threads) =
+            (json_text(&it.participants)?, stored_json(encode_threads(&it.threads))?);
         let (policy, growth) = (json_text(&it.policy)?, json_text(&it.tree_state)?);
         let params = params![
             self.tenant,

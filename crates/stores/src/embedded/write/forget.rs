@@ -5,7 +5,7 @@ use treering_core::{AuditRecord, ConversationId, JobEventKind, Level, MessageIdx
 use treering_core::{NewToolCall, Role, Timestamp, Tombstone, TombstoneSet, TurnNo};
 
 use super::{Commit, Result, json_text};
-use crate::embedded::codes::{self, event_code};
+use crate::codes::{self, event_code};
 use crate::embedded::read::salt;
 
 /// The kinds of job events whose text may quote the input of a model.

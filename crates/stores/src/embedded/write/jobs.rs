@@ -1,11 +1,11 @@
 //! Writes jobs and their events.
 
 use rusqlite::params;
-use serde_json::json;
-use treering_core::{Job, JobEvent, JobKind, JobState};
+use treering_core::{Job, JobEvent};
 
-use super::{Commit, Result, json_text};
-use crate::embedded::codes::{event_code, job_kind_code, job_state_code};
+use super::{Commit, Result, stored_json};
+use crate::codes::{event_code, job_kind_code, job_state_code};
+use crate::row_codec::{encode_work, lease_of};
 
 /// Minimum number of job events that are kept.
 const KEPT_LINES: i64 = 100_000;
@@ -46,7 +46,7 @@ impl Commit<'_> {
                 job.planned_at.as_micros(),
                 worker,
                 job.error,
-                work_of(&job.kind)?,
+                stored_json(encode_work(&job.kind))?,
             ],
         )?;
         Ok(())
@@ -83,23 +83,4 @@ impl Commit<'_> {
         }
         Ok(())
     }
-}
-
-/// The columns `moment` and `worker` for a job's state.
-fn lease_of(job: &Job) -> (i64, Option<&str>) {
-    match &job.state {
-        JobState::Waiting { not_before } => (not_before.as_micros(), None),
-        JobState::Leased { worker, until } => (until.as_micros(), Some(worker)),
-        JobState::Dead => (0, None),
-    }
-}
-
-/// The column `work` of a job.
-fn work_of(kind: &JobKind) -> Result<String> {
-    Ok(match kind {
-        JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),
-        JobKind::EmbedNode(.., node) => json!(node.as_str()).to_string(),
-        JobKind::Summarize(task) => json_text(task)?,
-        JobKind::PlanProject => json!(null).to_string(),
-    })
 }

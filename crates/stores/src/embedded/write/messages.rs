@@ -6,7 +6,7 @@ use treering_core::{
 };
 
 use super::{Commit, Result};
-use crate::embedded::codes::role_code;
+use crate::codes::role_code;
 
 impl Commit<'_> {
     pub(super) fn add_message(&mut self, id: ConversationId, message: &Message) -> Result<()> {

@@ -100,6 +100,7 @@ impl Commit<'_> {
             Write::PutVectors(model, vectors) => self.put_vectors(model, vectors),
             Write::DropVectors(model) => self.drop_vectors(model),
             Write::RemoveVectors(model, contents) => self.remove_vectors(model, contents),
+            Write::SetEmbeddings(..) => Ok(()),
             Write::PutVectorIndex(index) => self.put_vector_index(index),
             Write::AddSpend(charge) => self.add_spend(charge),
         }
@@ -145,6 +146,9 @@ impl Commit<'_> {
 }
 
 pub(super) fn json_text(value: &impl serde::Serialize) -> Result<String> {
-    serde_json::to_string(value)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+    stored_json(serde_json::to_string(value))
+}
+
+fn stored_json(json: serde_json::Result<String>) -> Result<String> {
+    json.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }

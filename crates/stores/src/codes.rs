@@ -1,8 +1,8 @@
-//! The numbers that stand for roles and states in the file. Never renumber: old files keep them.
+//! The numbers that stand for roles and states in a store. Never renumber: existing stores keep them.
 
 use treering_core::{ConversationState, JobEventKind, JobKind, JobState, Role, TitleSource};
 
-pub(super) const fn role_code(role: Role) -> i64 {
+pub(crate) const fn role_code(role: Role) -> i64 {
     match role {
         Role::System => 0,
         Role::User => 1,
@@ -11,11 +11,11 @@ pub(super) const fn role_code(role: Role) -> i64 {
     }
 }
 
-pub(super) fn role(code: i64) -> Option<Role> {
+pub(crate) fn role(code: i64) -> Option<Role> {
     Role::ALL.into_iter().find(|role| role_code(*role) == code)
 }
 
-pub(super) const fn state_code(state: ConversationState) -> i64 {
+pub(crate) const fn state_code(state: ConversationState) -> i64 {
     match state {
         ConversationState::Open => 0,
         ConversationState::Closed => 1,
@@ -23,11 +23,11 @@ pub(super) const fn state_code(state: ConversationState) -> i64 {
     }
 }
 
-pub(super) fn state(code: i64) -> Option<ConversationState> {
+pub(crate) fn state(code: i64) -> Option<ConversationState> {
     ConversationState::ALL.into_iter().find(|state| state_code(*state) == code)
 }
 
-pub(super) const fn title_source_code(title_source: TitleSource) -> i64 {
+pub(crate) const fn title_source_code(title_source: TitleSource) -> i64 {
     match title_source {
         TitleSource::Untitled => 0,
         TitleSource::FirstMessage => 1,
@@ -36,11 +36,11 @@ pub(super) const fn title_source_code(title_source: TitleSource) -> i64 {
     }
 }
 
-pub(super) fn title_source(code: i64) -> Option<TitleSource> {
+pub(crate) fn title_source(code: i64) -> Option<TitleSource> {
     TitleSource::ALL.into_iter().find(|title_source| title_source_code(*title_source) == code)
 }
 
-pub(super) const fn job_kind_code(kind: &JobKind) -> i64 {
+pub(crate) const fn job_kind_code(kind: &JobKind) -> i64 {
     match kind {
         JobKind::EmbedTurn(_) => 0,
         JobKind::Summarize(_) => 1,
@@ -49,7 +49,7 @@ pub(super) const fn job_kind_code(kind: &JobKind) -> i64 {
     }
 }
 
-pub(super) const fn job_state_code(state: &JobState) -> i64 {
+pub(crate) const fn job_state_code(state: &JobState) -> i64 {
     match state {
         JobState::Waiting { .. } => 0,
         JobState::Leased { .. } => 1,
@@ -57,7 +57,7 @@ pub(super) const fn job_state_code(state: &JobState) -> i64 {
     }
 }
 
-pub(super) const fn event_code(event: JobEventKind) -> i64 {
+pub(crate) const fn event_code(event: JobEventKind) -> i64 {
     match event {
         JobEventKind::Acquire => 0,
         JobEventKind::Release => 1,
@@ -71,6 +71,6 @@ pub(super) const fn event_code(event: JobEventKind) -> i64 {
     }
 }
 
-pub(super) fn event(code: i64) -> Option<JobEventKind> {
+pub(crate) fn event(code: i64) -> Option<JobEventKind> {
     JobEventKind::ALL.into_iter().find(|event| event_code(*event) == code)
 }
