@@ -41,7 +41,7 @@ pub(super) struct Weights {
 
 pub(super) const WEIGHTS: Weights = Weights {
     again: 0.4,
-    same: 1.0,
+    same: 0.8,
     fixed: 20.0,
     least: 1.0,
     complete: 8,
