@@ -199,9 +199,10 @@ pub fn scrubs_are_pending_until_they_are_done(store: &dyn Store) {
     assert_eq!(store.maintenance().pending_scrubs().unwrap(), 0);
     commit(store, vec![Write::AddAuditRecord(record("forget-1"))]).unwrap();
     assert_eq!(store.maintenance().pending_scrubs().unwrap(), 1);
-    // A store that cannot erase the bytes says why, and does not count them as erased.
+    // Neo4j cannot erase the bytes: it says why, and does not count them as erased.
+    let keeps_bytes = store.maintenance().describe().unwrap().kind == "neo4j";
     let remaining = store.maintenance().scrub().unwrap().pending;
-    let pending = u32::from(remaining.is_some());
-    assert_eq!(store.maintenance().pending_scrubs().unwrap(), pending, "{remaining:?}");
+    assert_eq!(remaining.is_some(), keeps_bytes, "{remaining:?}");
+    assert_eq!(store.maintenance().pending_scrubs().unwrap(), u32::from(keeps_bytes));
     assert!(reader(store).conversation(key(1).id).unwrap().is_some());
 }

@@ -12,7 +12,7 @@ use crate::row_codec::{encode_work, lease_of};
 
 /// Minimum number of job events that are kept for each tenant.
 const KEPT_EVENTS: u32 = 100_000;
-/// One commit of so many with events removes the oldest events of its tenant.
+/// Number of events of this process between two removals of old events.
 const TRIM_EVERY: u64 = 2000;
 
 /// Counts job events of this process.

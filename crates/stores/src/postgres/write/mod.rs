@@ -28,7 +28,7 @@ pub(super) struct CommitWriter {
     numbered: i64,
     /// The conversations that the commit writes to.
     touched: BTreeSet<ConversationId>,
-    /// Those that a statement of the commit has given a new version.
+    /// The conversations whose version the commit has already increased.
     versioned: BTreeSet<ConversationId>,
     /// The salt of the tenant's tombstones.
     salt: Vec<u8>,
